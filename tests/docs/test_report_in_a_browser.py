@@ -12,7 +12,7 @@ import pytest
 from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA
 from prosparse.datasets import make_globally_sparse
 from prosparse.report import write_report
-from prosparse.report.page import MOST_PRINTED
+from prosparse.report.page import MAX_PRINTED
 from prosparse.stability import PermutationNull, Stability
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
@@ -85,13 +85,13 @@ def console_messages(browser):
 
 def test_plots_are_drawn_without_console_messages(opened, page):
     assert console_messages(opened) == []
-    for chart in ("choice", "relevance", "scores", "convergence"):
+    for chart in ("size", "relevance", "scores", "convergence"):
         svg = opened.find_element(By.CSS_SELECTOR, f"#{chart}-chart svg")
         assert svg.get_attribute("role") == "img"
         assert len(svg.get_attribute("aria-label")) > 20
         assert svg.size["height"] > 100
     assert len(texts(opened, "#scores-chart circle")) == 80
-    assert f"{page[1].n_selected_} variables" in texts(opened, "#choice-chart .marklabel")
+    assert f"{page[1].n_selected_} variables" in texts(opened, "#size-chart .marklabel")
     wide = opened.execute_script("return document.documentElement.scrollWidth - innerWidth")
     assert wide <= 0
 
@@ -146,9 +146,9 @@ def test_table_can_be_sorted_searched_and_paged(opened, page):
     opened.find_element(By.ID, "search").send_keys(" ")
     opened.find_element(By.ID, "next").click()
     opened.find_element(By.ID, "next").click()
-    assert texts(opened, "#place") == ["page 3 of 3"]
+    assert texts(opened, "#page-number") == ["page 3 of 3"]
     assert not opened.find_element(By.ID, "next").is_enabled()
-    opened.find_element(By.ID, "only-chosen").send_keys(Keys.SPACE)
+    opened.find_element(By.ID, "only-selected").send_keys(Keys.SPACE)
     assert texts(opened, "#count")[0].startswith(f"{model.n_selected_} of 120 variables")
     assert set(texts(opened, "#table tbody td:nth-child(4)")) == {"yes"}
     assert console_messages(opened) == []
@@ -171,7 +171,7 @@ def test_scores_respond_to_pointer_and_keyboard(opened):
     assert button.get_attribute("aria-pressed") == "false"
     assert len(texts(opened, "#scores-chart circle")) == 80 - GROUPS.count(sorted(HOSTILE[:3])[0])
     before = opened.find_element(By.CSS_SELECTOR, "#scores-chart circle").get_attribute("cx")
-    opened.find_element(By.CSS_SELECTOR, "#scores-across option[value='1']").click()
+    opened.find_element(By.CSS_SELECTOR, "#scores-horizontal option[value='1']").click()
     after = opened.find_element(By.CSS_SELECTOR, "#scores-chart circle").get_attribute("cx")
     assert before != after
     assert console_messages(opened) == []
@@ -180,11 +180,11 @@ def test_scores_respond_to_pointer_and_keyboard(opened):
 def test_skip_link_and_zoom_by_keyboard(opened):
     opened.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
     assert "Skip to the table" in opened.switch_to.active_element.text
-    zoom = opened.find_element(By.ID, "choice-zoom")
-    points = len(texts(opened, "#choice-chart .line"))
+    zoom = opened.find_element(By.ID, "size-zoom")
+    points = len(texts(opened, "#size-chart .line"))
     zoom.send_keys(Keys.ENTER)
     assert zoom.get_attribute("aria-pressed") == "true"
-    assert len(texts(opened, "#choice-chart circle.dot")) <= 31
+    assert len(texts(opened, "#size-chart circle.dot")) <= 31
     assert points == 1
 
 
@@ -268,7 +268,7 @@ def test_communality_plot_and_q_values(browser, tmp_path):
     heights = [float(bar.get_attribute("height")) for bar in bars]
     assert heights == sorted(heights, reverse=True)
     assert heights[0] > 0
-    assert len(browser.find_elements(By.CSS_SELECTOR, "#relevance-chart .chance")) == 1
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#relevance-chart .null")) == 1
     browser.find_element(By.CSS_SELECTOR, "[data-key=qvalue]").click()
     shown = [float(q) for q in texts(browser, "#table tbody td:nth-child(4)")]
     np.testing.assert_allclose(shown, np.sort(model.qvalues_)[: len(shown)], rtol=1e-3)
@@ -283,7 +283,7 @@ def test_report_of_an_empty_selection(browser, tmp_path):
     browser.get(write_report(model, tmp_path / "report.html", X=noise).as_uri())
     assert console_messages(browser) == []
     assert len(texts(browser, "#table tbody tr")) == 20
-    assert "No variable was chosen" in browser.find_element(By.ID, "relevance").text
+    assert "No variable was selected" in browser.find_element(By.ID, "relevance").text
 
 
 # --- narrow screens, print, keyboard
@@ -299,8 +299,15 @@ def large(tmp_path_factory):
     model = GSPPCA(10, n_features_to_select=250).fit(frame)
     selected = model.support_
     stability = Stability("GSPPCA", tuple(names), selected, 4 * selected, np.full(4, 250), 35)
-    chance = PermutationNull(
-        "GSPPCA", 300, 250, True, np.array([250, 250]), 0.5, np.array([0.2, 0.3]), "variance"
+    null = PermutationNull(
+        "GSPPCA",
+        300,
+        250,
+        True,
+        np.array([250, 250]),
+        0.5,
+        np.array([0.2, 0.3]),
+        "explained_variance",
     )
     return write_report(
         model,
@@ -309,7 +316,7 @@ def large(tmp_path_factory):
         label=[f"a long label, number {k % 14}" for k in range(70)],
         about={"command": "prosparse select " + "long_name_of_a_file_" * 8 + ".csv", "file": {
             "SHA-256": "0123456789abcdef" * 4}},
-        chance=chance,
+        permutations=null,
         stability=stability,
     )  # fmt: skip
 
@@ -334,7 +341,7 @@ def test_report_fits_a_narrow_screen(browser, request, which):
     try:
         browser.get(path.as_uri())
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
-        for selector in ("#table td:nth-child(2)", ".heat tbody th", ".alike tbody th", "dd"):
+        for selector in ("#table td:nth-child(2)", ".heat tbody th", ".redundancy tbody th", "dd"):
             for length, lines in browser.execute_script(LINES, selector):
                 assert lines <= 1 + length / 8, (selector, length, lines)
     finally:
@@ -355,9 +362,9 @@ def test_report_prints_on_few_pages(browser, large):
         shown = "return [...document.querySelectorAll(arguments[0])].filter(e => e.offsetParent)"
         rows = browser.execute_script(f"{shown}.length", ".heat tbody tr")
         cells = browser.execute_script(f"{shown}.length", ".heat thead th")
-        assert (rows, cells - 1) == MOST_PRINTED
-        said = browser.find_element(By.CSS_SELECTOR, ".on-paper").text
-        assert said == "On paper are the first 40 variables and the first 8 components of these."
+        assert (rows, cells - 1) == MAX_PRINTED
+        note = browser.find_element(By.CSS_SELECTOR, ".on-paper").text
+        assert note == "Only the first 40 variables and the first 8 components are printed."
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
@@ -382,9 +389,9 @@ def test_labels_have_distinct_colours(browser, large):
 def test_table_can_be_sorted_by_keyboard(browser, large):
     browser.get(large.as_uri())
     search = browser.find_element(By.ID, "search")
-    search.send_keys(Keys.TAB)  # chosen only
+    search.send_keys(Keys.TAB)  # selected only
     browser.switch_to.active_element.send_keys(Keys.TAB)
-    for key in ("rank", "name", "relevance", "frequency", "chosen"):
+    for key in ("rank", "name", "relevance", "frequency", "selected"):
         button = browser.switch_to.active_element
         assert button.get_attribute("data-key") == key
         button.send_keys(Keys.SPACE)

@@ -1,290 +1,319 @@
-"""A plain reading of what was found, in sentences.
+"""Sentences about the results of a fitted model.
 
-Every number in a sentence is one of the fitted arrays or follows from them, and is rounded by one
-rule (`phrases`): the tests work each of them out again.
+All numbers come from the fitted arrays and are rounded by the functions of `phrases`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ..findings import Findings, Reconstruction, VariableTests
-from ..phrases import listed, percent, quoted
+from ..phrases import listed, number, percent, quoted
 from ..stability import PermutationNull, Stability, near_optimal_sizes
-from .prefixes import carried_by
+from .prefixes import describe_prefix
 
-__all__ = ["Doubts", "headline", "kept", "percent", "quoted", "reading", "sharing_most"]
+__all__ = [
+    "describe_selection",
+    "headline",
+    "list_communalities",
+    "narrate",
+]
 
-FEW = 5  # variables to name in a sentence
-DESCRIBED = 3  # components to describe
-_BESIDE = 0.3  # of the largest loading: smaller ones are not named
-_MOST = 0.5  # of the squared loadings of a component: who holds more of it is what it is "mostly"
+MAX_NAMED = 5  # maximum number of variables in a sentence
+MAX_DESCRIBED = 3  # maximum number of components to describe
+MIN_RELATIVE_LOADING = 0.3  # minimum loading to be named, relative to the largest
+MIN_DOMINANT = 0.5  # minimum proportion of the squared loadings of dominant variables
+HIGH_COMMUNALITY = 0.5
 
 
-class Doubts(NamedTuple):
-    """What was done to see how sure the choice is; None where it was not."""
-
-    chance: PermutationNull | None = None
-    stability: Stability | None = None
-
-
-def reading(
-    found: Findings, *, warnings: list[str] | None = None, doubts: Doubts | None = None
+def narrate(
+    found: Findings,
+    *,
+    warnings: list[str] | None = None,
+    null: PermutationNull | None = None,
+    stability: Stability | None = None,
 ) -> list[str]:
-    """Sentences for someone who knows the table, not the method.
+    """Describe the results for readers who know the data but not the method.
 
     Parameters
     ----------
     found : Findings
-    warnings : list of str or None
-        Of the fit.
-    doubts : Doubts or None
-        What shuffled tables and halves of the rows say.
+        Results of the model.
+    warnings : list of str or None, default=None
+        Warnings of the fit.
+    null : PermutationNull or None, default=None
+        Selections on permuted datasets.
+    stability : Stability or None, default=None
+        Selection frequencies on halves of the rows.
 
     Returns
     -------
     list of str
-        The first is the headline.
+        Sentences; the first is the headline.
     """
-    chance, stability = doubts or Doubts()
-    q = found.n_selected
-    said = [headline(found, chance)]
-    if q == 0:
-        return [*said, *_nothing_chosen(found)]
-    if _nothing_stands_out(found, chance):
-        return [*said, *_not_a_finding(found, chance)]
-    if chance is not None and chance.telling:
-        said.append(_what_is_chosen(found))
+    sentences = [headline(found, null)]
+    if found.n_selected == 0:
+        if found.tests is not None:
+            sentences.append("The variables may be unrelated, or there are too few rows.")
+        return sentences
+    if _is_noise(found, null):
+        return [*sentences, *_describe_noise(null)]
+    if null is not None and null.selects_under_null:
+        sentences.append(_describe_result(found))
     if found.tests is not None:
-        said += _tested(found, found.tests)
+        sentences += _describe_tests(found, found.tests)
     else:
-        said += _held(found)
-        said.append(f"Why {q:,}: {found.reason}.")
-        said += _near_evidence(found)
-        said += _most_relevant(found)
+        sentences += _describe_explained_variance(found)
+        sentences.append(f"Reason for the number of variables: {found.reason}.")
+        if found.by_evidence:
+            sentences.append(near_optimal_sizes(found).summary())
+        sentences += _list_most_relevant(found)
     if found.reconstruction is not None:
-        said += _told(found, found.reconstruction)
+        sentences += _describe_reconstruction(found, found.reconstruction)
     elif not found.regression:
-        said += _components(found)
-    if chance is not None:
-        said += chance.summary()
+        sentences += _describe_components(found)
+    if null is not None:
+        sentences += null.summary()
     if stability is not None:
-        said += stability.summary()
-    return said + (["Read this with care: see the warnings below."] if warnings else [])
+        sentences += stability.summary()
+    if warnings:
+        sentences.append("The fit issued warnings, which are listed below.")
+    return sentences
 
 
-# --- the headline
+# --- headline
 
 
-def headline(found: Findings, chance: PermutationNull | None = None) -> str:
-    """What was found, in one sentence: that nothing was, if so; what chance would choose beside
-    it, if that is anything; else what the chosen variables are."""
-    p, q = len(found.names), found.n_selected
-    if q == 0:
-        return _none_selected(found)
-    if _nothing_stands_out(found, chance):
-        if found.regression:
-            return f"None of the {p:,} variables predicts the response better than chance would."
-        return f"No common structure of the {p:,} variables stands out from noise."
-    if chance is not None and chance.telling:
-        return f"{chance.headline()}."
-    return _what_is_chosen(found)
+def headline(found: Findings, null: PermutationNull | None = None) -> str:
+    """Return the main result in one or two sentences.
 
+    Parameters
+    ----------
+    found : Findings
+        Results of the model.
+    null : PermutationNull or None, default=None
+        Selections on permuted datasets.
 
-def _none_selected(found: Findings) -> str:
+    Returns
+    -------
+    str
+    """
     p = len(found.names)
-    if found.tests is not None:
-        return f"None of the {p:,} variables is chosen: {found.reason}."
-    if found.regression:
-        return f"None of the {p:,} variables is shown to predict the response."
-    return f"None of the {p:,} variables carries structure that could be told from noise."
+    if found.n_selected == 0:
+        reason = "" if found.regression else f": {found.reason}"
+        return f"{found.method} selected none of the {p:,} variables{reason}."
+    if _is_noise(found, null):
+        if found.regression:
+            return (
+                f"The {p:,} variables predict the response no better than expected under the null."
+            )
+        return f"The {p:,} variables have no shared variance that is distinguishable from noise."
+    if null is not None and null.selects_under_null:
+        return f"{null.headline()}."
+    return _describe_result(found)
 
 
-def kept(found: Findings, chance: PermutationNull | None = None) -> str:
-    """How many variables, and how many chance would choose, in few words."""
+def describe_selection(found: Findings, null: PermutationNull | None = None) -> str:
+    """Return the number of selected variables and the number expected under the null.
+
+    Parameters
+    ----------
+    found : Findings
+        Results of the model.
+    null : PermutationNull or None, default=None
+        Selections on permuted datasets.
+
+    Returns
+    -------
+    str
+    """
     text = f"{found.n_selected:,} of {len(found.names):,}"
     if found.size_given:
-        text += ", as asked"
-    if found.n_selected and _nothing_stands_out(found, chance):
-        return f"{text}, but nothing stands out from noise"
-    return f"{text}; {chance.by_chance} would be by chance" if chance and chance.telling else text
+        text += ", as requested"
+    if found.n_selected and _is_noise(found, null):
+        return f"{text}, not distinguishable from noise"
+    if null is not None and null.selects_under_null:
+        return f"{text}; {number(null.expected_n_selected)} expected under the null"
+    return text
 
 
-def _nothing_stands_out(found: Findings, chance: PermutationNull | None) -> bool:
-    return not np.any(found.relevance) or (chance is not None and chance.nothing_more)
+def _is_noise(found: Findings, null: PermutationNull | None) -> bool:
+    return not np.any(found.relevance) or (null is not None and null.consistent_with_null)
 
 
-def _what_is_chosen(found: Findings) -> str:
+def _describe_result(found: Findings) -> str:
     p, q, d = len(found.names), found.n_selected, found.loadings.shape[0]
     if found.tests is not None:
-        return _beyond_chance(found, found.tests)
+        return _count_significant(found, found.tests)
     if found.regression:
         return f"{q:,} of {p:,} variables {'predicts' if q == 1 else 'predict'} the response."
     if found.reconstruction is not None:
-        return _told_of_all(found, found.reconstruction)
-    what = "structure of one component" if d == 1 else f"common structure, in {d} components"
-    if found.size_given:
-        return f"The {q:,} of {p:,} variables that carry most of the {what}, as asked."
-    return f"{q:,} of {p:,} variables {'carries' if q == 1 else 'carry'} the {what}."
+        return _count_explained(found, found.reconstruction)
+    requested = ", as requested" if found.size_given else ""
+    components = "1 component" if d == 1 else f"{d} components"
+    return f"{found.method} selected {q:,} of {p:,} variables{requested}, with {components}."
 
 
-def _told_of_all(found: Findings, told: Reconstruction) -> str:
+def _count_significant(found: Findings, tests: VariableTests) -> str:
     p, q = len(found.names), found.n_selected
-    if found.size_given:
-        return f"The {q:,} of {p:,} variables that tell most of all others, as asked."
-    attained = float(told.relative_r2_path[q - 1])
-    if attained >= 1.0:
-        return f"{q:,} of {p:,} variables tell as much of the others as all of them do."
+    minimum = float(found.parameters["min_communality"])
+    share, have = ("shares", "has") if q == 1 else ("share", "have")
+    text = f"{q:,} of {p:,} variables {share} significant variance with other variables"
+    if minimum:
+        text += f" and {have} a communality of at least {minimum:.3g}"
+    if q > 1 and minimum < HIGH_COMMUNALITY:
+        n_high = int(np.sum(tests.communality[found.support] >= HIGH_COMMUNALITY))
+        text += f". {n_high:,} of them {'has' if n_high == 1 else 'have'} a communality of at least"
+        text += f" {HIGH_COMMUNALITY:g}"
+    return f"{text}."
+
+
+def _count_explained(found: Findings, reconstruction: Reconstruction) -> str:
+    p, q = len(found.names), found.n_selected
+    subject = f"{q:,} of {p:,} variables{', as requested,' if found.size_given else ''}"
+    explain = "explains" if q == 1 else "explain"
+    relative = float(reconstruction.relative_r2_path[q - 1])
+    if relative >= 1.0:
+        return f"{subject} {explain} as much held-out variance as all variables together."
     return (
-        f"{q:,} of {p:,} variables tell {percent(attained)} of what all of them tell of the others."
+        f"{subject} {explain} {percent(max(relative, 0.0))} of the held-out variance that all "
+        "variables together explain."
     )
 
 
-def _beyond_chance(found: Findings, shared: VariableTests) -> str:
-    p, q = len(found.names), found.n_selected
-    half = int(np.sum(shared.communality[found.support] >= 0.5))
-    least = float(found.parameters["min_communality"])
-    vary, share, their = ("varies", "shares", "its") if q == 1 else ("vary", "share", "their")
-    said = f"{q:,} of {p:,} variables {vary} with others beyond chance"
-    if least:
-        said += f" and {share} at least {least:.3g} of {their} variance"
-    if q > 1 and least < 0.5:
-        said += f". {half:,} of them share at least half of their variance"
-    return f"{said}."
+# --- results that are not distinguishable from noise
 
 
-# --- where there is nothing to find
-
-
-def _nothing_chosen(found: Findings) -> list[str]:
-    if found.tests is None:
-        return []
-    return ["The table may have no common structure, or too few rows to show it."]
-
-
-def _not_a_finding(found: Findings, chance: PermutationNull | None) -> list[str]:
-    q = found.n_selected
-    listed_as = "is listed as chosen" if q == 1 else "are listed as chosen"
-    if chance is None or not chance.nothing_more:
+def _describe_noise(null: PermutationNull | None) -> list[str]:
+    if null is None or not null.consistent_with_null:
         return [
-            f"{q:,} of them {listed_as} only because some had to be: do not read this as a "
-            "finding. Fewer components or more rows may help."
+            "The selection is arbitrary and should not be interpreted. Use fewer components or "
+            "collect more rows."
         ]
     return [
-        f"{q:,} of them {listed_as}, but tables that share nothing give as much: do not read "
-        "this as a finding.",
-        *chance.summary(),
+        "Permuted datasets give similar results, so the selection should not be interpreted.",
+        *null.summary(),
     ]
 
 
-# --- what the chosen variables hold, and why so many
+# --- selected variables
 
 
-def _held(found: Findings) -> list[str]:
-    p, d = len(found.names), found.loadings.shape[0]
+def _describe_explained_variance(found: Findings) -> list[str]:
+    d = found.loadings.shape[0]
     if found.explained is None or found.reconstruction is not None:
         return []
-    subject = "This component holds" if d == 1 else "Together these components hold"
-    said = f"{subject} {percent(found.explained)} of the variance of all {p:,} variables"
-    if found.explained < 1.0:
-        said += "; the rest is noise, or structure that they leave out"
-    return [f"{said}."]
-
-
-def _tested(found: Findings, shared: VariableTests) -> list[str]:
-    """What a test of every variable by itself has to say: how much, how sure, which."""
-    p, q, d = len(found.names), found.n_selected, found.loadings.shape[0]
-    rate, least = float(found.parameters["fdr"]), float(found.parameters["min_communality"])
-    what = "One component holds" if d == 1 else f"Their {d} components hold"
-    said = [
-        f"{what} {percent(found.explained)} of the variance of all {p:,} variables, each scaled to "
-        f"unit variance. The null expectation of the communality is "
-        f"{percent(shared.null_communality)}.",
-        f"Variables are chosen at a false discovery rate of {rate:.3g}: on average, at most "
-        f"{100 * rate:.3g} of a hundred chosen ones are there by chance.",
+    subject = "The component explains" if d == 1 else f"The {d} components explain"
+    return [
+        f"{subject} {percent(found.explained)} of the total variance of all {len(found.names):,} "
+        "variables."
     ]
-    if q > 1:
-        said.append(f"Those that share most: {', '.join(sharing_most(found, shared, FEW))}.")
-    if not least and np.any(shared.communality[found.support] < 0.5):
-        said.append(
-            "Beyond chance is not yet much: a least share of the variance can be asked for "
-            "(min_communality)."
+
+
+def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
+    p, d = len(found.names), found.loadings.shape[0]
+    fdr, minimum = float(found.parameters["fdr"]), float(found.parameters["min_communality"])
+    subject = "One component explains" if d == 1 else f"{d} components explain"
+    sentences = [
+        f"{subject} {percent(found.explained)} of the total variance of the {p:,} standardised "
+        f"variables. The null expectation of the communality is {percent(tests.null_communality)}.",
+        f"The false discovery rate is at most {fdr:.3g}: on average, at most {100 * fdr:.3g} of "
+        "100 selected variables are false discoveries.",
+    ]
+    if found.n_selected > 1:
+        communalities = ", ".join(list_communalities(found, tests, MAX_NAMED))
+        sentences.append(f"Largest communalities: {communalities}.")
+    if not minimum and np.any(tests.communality[found.support] < HIGH_COMMUNALITY):
+        sentences.append(
+            "Statistical significance does not imply a large effect. Set min_communality "
+            "(--min-communality) to require a minimum communality."
         )
-    return said
+    return sentences
 
 
-def _near_evidence(found: Findings) -> list[str]:
-    return [near_optimal_sizes(found).summary()] if found.by_evidence else []
-
-
-def _most_relevant(found: Findings) -> list[str]:
-    first = [quoted(found.names[k]) for k in found.selected[:FEW]]
+def _list_most_relevant(found: Findings) -> list[str]:
     if found.n_selected < 2:
         return []
-    lead = "The most relevant" if found.n_selected > FEW else "Most relevant first"
-    return [f"{lead}: {', '.join(first)}."]
+    names = ", ".join(quoted(found.names[k]) for k in found.selected[:MAX_NAMED])
+    if found.n_selected > MAX_NAMED:
+        return [f"Most relevant variables: {names}."]
+    return [f"Variables in order of relevance: {names}."]
 
 
-def sharing_most(found: Findings, shared: VariableTests, most: int) -> list[str]:
-    """The chosen variables that share most of their variance with others, and how much."""
-    chosen = found.selected
-    first = chosen[np.argsort(-shared.communality[chosen], kind="stable")][:most]
-    return [f"{quoted(found.names[k])} ({percent(shared.communality[k], 0)})" for k in first]
+def list_communalities(found: Findings, tests: VariableTests, max_named: int) -> list[str]:
+    """List the selected variables with the largest communalities.
+
+    Parameters
+    ----------
+    found : Findings
+        Results of the model.
+    tests : VariableTests
+        Tests of the variables.
+    max_named : int
+        Maximum number of variables.
+
+    Returns
+    -------
+    list of str
+        Names with percentages, in decreasing order.
+    """
+    selected = found.selected
+    first = selected[np.argsort(-tests.communality[selected], kind="stable")][:max_named]
+    return [f"{quoted(found.names[k])} ({percent(tests.communality[k], 0)})" for k in first]
 
 
-def _told(found: Findings, told: Reconstruction) -> list[str]:
-    """What a panel tells of all variables, and for how many others its first ones stand."""
-    recovered = float(told.heldout_r2_path[found.n_selected - 1])
-    said = [
-        f"In rows that were held out, they tell {percent(max(recovered, 0.0))} of the variance of "
-        "all variables, themselves included; of a variable, all others together tell "
-        f"{percent(max(told.attainable_r2, 0.0))}."
+def _describe_reconstruction(found: Findings, reconstruction: Reconstruction) -> list[str]:
+    explained = float(reconstruction.heldout_r2_path[found.n_selected - 1])
+    represented = [
+        f"{quoted(found.names[k])} ({np.sum((reconstruction.proxy == k) & ~found.support):,})"
+        for k in reconstruction.order[:MAX_NAMED]
     ]
-    first = [
-        f"{quoted(found.names[k])} for {int(np.sum((told.proxy == k) & ~found.support)):,}"
-        for k in told.order[:FEW]
+    return [
+        f"On held-out rows, the selected variables explain {percent(max(explained, 0.0))} of the "
+        "variance of all variables, including their own.",
+        f"All other variables together explain {percent(max(reconstruction.attainable_r2, 0.0))} "
+        "of the variance of a variable on average.",
+        f"Number of variables that the first ones represent: {', '.join(represented)}.",
     ]
-    return [*said, f"So many others each of the first stands for: {', '.join(first)}."]
 
 
 # --- components
 
 
-def _components(found: Findings) -> list[str]:
-    d = found.loadings.shape[0]
-    held = [k for k in range(d) if np.any(found.loadings[k])]
-    shown = held[:DESCRIBED]
-    said = [_component(found, k) for k in shown]
-    if len(held) > len(shown):
-        said.insert(0, f"These are the first {len(shown)} of {len(held)} components.")
-    return said + [note for k in shown for note in carried_by(found, k)]
+def _describe_components(found: Findings) -> list[str]:
+    nonzero = np.flatnonzero(np.any(found.loadings, axis=1)).tolist()
+    described = nonzero[:MAX_DESCRIBED]
+    sentences = [_describe_component(found, k) for k in described]
+    if len(nonzero) > len(described):
+        sentences.insert(
+            0, f"The first {len(described)} of {len(nonzero)} components are described here."
+        )
+    return sentences + [text for k in described for text in describe_prefix(found, k)]
 
 
-def _component(found: Findings, k: int) -> str:
-    """Which variables a component is made of, or, if none are most of it, which are the largest;
-    and which pull against each other."""
-    w = found.loadings[k]
-    squares = w**2 / np.sum(w**2)
+def _describe_component(found: Findings, component: int) -> str:
+    """Name the variables with the largest loadings, separated by sign."""
+    w = found.loadings[component]
     order = np.argsort(-np.abs(w), kind="stable")
-    n_loadings = int(np.count_nonzero(w))
-    if n_loadings == 1:
-        return f"Component {k + 1} is {quoted(found.names[order[0]])} alone."
-    big = order[:FEW]
-    big = big[np.abs(w[big]) >= _BESIDE * np.abs(w[order[0]])]
-    sides: list[list[str]] = [[], []]
-    for j in big:
-        sides[int(w[j] < 0)].append(quoted(found.names[j]))
-    together, against = sides if w[big[0]] > 0 else sides[::-1]
-    share = float(np.sum(squares[big]))
-    if share > _MOST:
-        text = f"Component {k + 1} is mostly {listed(together)}"
-        if against:
-            return f"{text}, against {listed(against)}."
-        return f"{text}{', which rise and fall together' if len(together) > 1 else ''}."
-    names = f"{listed(together)}, against {listed(against)}" if against else listed(together)
-    return (
-        f"Component {k + 1} is spread over many: the largest of its {n_loadings:,} loadings are "
-        f"those of {names}, together {percent(share)} of it (in squares)."
+    if np.count_nonzero(w) == 1:
+        return (
+            f"Component {component + 1} has one nonzero loading: {quoted(found.names[order[0]])}."
+        )
+    large = order[:MAX_NAMED]
+    large = large[np.abs(w[large]) >= MIN_RELATIVE_LOADING * np.abs(w[order[0]])]
+    same_sign = [quoted(found.names[j]) for j in large if w[j] * w[order[0]] > 0]
+    opposite = [quoted(found.names[j]) for j in large if w[j] * w[order[0]] < 0]
+    proportion = float(np.sum(w[large] ** 2) / np.sum(w**2))
+    if proportion <= MIN_DOMINANT:
+        names = listed(same_sign)
+        if opposite:
+            names += f" and, with the opposite sign, {listed(opposite)}"
+        return (
+            f"Component {component + 1} has {np.count_nonzero(w):,} nonzero loadings. The largest, "
+            f"with {percent(proportion)} of the sum of squares, are those of {names}."
+        )
+    if opposite:
+        return f"Component {component + 1} contrasts {listed(same_sign)} with {listed(opposite)}."
+    return f"Component {component + 1} is dominated by {listed(same_sign)}" + (
+        ", with loadings of the same sign." if len(same_sign) > 1 else "."
     )

@@ -1,5 +1,7 @@
-"""Names with one beginning that hold most of a component: control probes, mitochondrial genes, a
-block of one questionnaire. Whoever knows the table wants to hear of that first."""
+"""Components dominated by variables with a common name prefix.
+
+Examples are control probes, mitochondrial genes, or one block of a questionnaire.
+"""
 
 from __future__ import annotations
 
@@ -11,45 +13,46 @@ import numpy as np
 from ..findings import Findings
 from ..phrases import percent
 
-_MOST = 0.5  # of the squared loadings of a component
-_SELDOM = 0.2  # of all names: a beginning that most names have says nothing
-_FEWEST = 3  # names
-# A word before a mark such as - or _, or letters before the first digit.
-_MARKED = re.compile(r"([^\W\d_][^\W_]*[-_.:/ ])")
+MIN_PROPORTION = 0.5  # minimum proportion of the squared loadings of a component
+MAX_FREQUENCY = 0.2  # maximum proportion of names with the prefix; common prefixes say little
+MIN_NAMES = 3  # minimum number of names with the prefix
+# A word before a separator such as - or _, or the letters before the first digit.
+_WORD = re.compile(r"([^\W\d_][^\W_]*[-_.:/ ])")
 _LETTERS = re.compile(r"([^\W\d_]{2,})\d")
-_KNOWN = {
+_MEANINGS = {
     "AFFX-": "control probes of the array",
     "MT-": "mitochondrial genes",
     "mt-": "mitochondrial genes",
     "RPL": "genes of ribosomal proteins",
     "RPS": "genes of ribosomal proteins",
     "ERCC-": "spike-in controls",
-    "IGKV": "genes of antibodies",
-    "IGHV": "genes of antibodies",
-    "IGLV": "genes of antibodies",
+    "IGKV": "immunoglobulin genes",
+    "IGHV": "immunoglobulin genes",
+    "IGLV": "immunoglobulin genes",
 }
 
 
-def beginning(name: str) -> str | None:
-    """The word that a name begins with, and the mark after it; None if it has none."""
-    found = _MARKED.match(name) or _LETTERS.match(name)
-    return None if found is None else found[1]
+def extract_prefix(name: str) -> str | None:
+    """Return the first word of a name with its separator, or None."""
+    match = _WORD.match(name) or _LETTERS.match(name)
+    return None if match is None else match[1]
 
 
-def carried_by(found: Findings, k: int) -> list[str]:
-    """A sentence if names with one beginning, which few have, hold most of component ``k``."""
-    squares = found.loadings[k] ** 2
-    groups: dict[str, list[int]] = defaultdict(list)
-    for place, name in enumerate(found.names):
-        start = beginning(name)
-        if start is not None:
-            groups[start].append(place)
-    for start, places in groups.items():
-        share = float(np.sum(squares[places]) / np.sum(squares))
-        if share > _MOST and _FEWEST <= len(places) <= _SELDOM * len(found.names):
-            known = f", {_KNOWN[start]}" if start in _KNOWN else ""
+def describe_prefix(found: Findings, component: int) -> list[str]:
+    """Return a sentence if variables with a rare common prefix dominate a component."""
+    squares = found.loadings[component] ** 2
+    columns_by_prefix: dict[str, list[int]] = defaultdict(list)
+    for column, name in enumerate(found.names):
+        prefix = extract_prefix(name)
+        if prefix is not None:
+            columns_by_prefix[prefix].append(column)
+    for prefix, columns in columns_by_prefix.items():
+        proportion = float(np.sum(squares[columns]) / np.sum(squares))
+        rare = MIN_NAMES <= len(columns) <= MAX_FREQUENCY * len(found.names)
+        if proportion > MIN_PROPORTION and rare:
+            meaning = f" ({_MEANINGS[prefix]})" if prefix in _MEANINGS else ""
             return [
-                f"Component {k + 1} is carried by the {len(places):,} variables whose names begin "
-                f"with “{start}”{known}: they hold {percent(share)} of it (in squares)."
+                f"The {len(columns):,} variables whose names start with “{prefix}”{meaning} have "
+                f"{percent(proportion)} of the squared loadings of component {component + 1}."
             ]
     return []

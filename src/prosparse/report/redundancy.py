@@ -1,8 +1,7 @@
-"""Which chosen variables stand for each other?
+"""Groups of redundant variables among the selected ones.
 
-Variables that correlate nearly perfectly say the same thing twice: whoever measures again, or reads
-the list, needs one of each group. Groups are those of complete linkage, so that *every* two
-variables of a group correlate that much, whatever their signs.
+Complete linkage clustering of the absolute correlations: every pair of variables in a group is
+strongly correlated. For a `Panel`, the groups are the variables that each selected one represents.
 """
 
 from __future__ import annotations
@@ -16,129 +15,167 @@ from scipy.spatial.distance import squareform
 
 from ..data import container_of, take_columns
 from ..data.row_groups import row_groups
-from ..findings import Findings
+from ..findings import Findings, Reconstruction
 from ..phrases import quoted
 
-LEAST = 0.9  # absolute correlation of every two variables of a group
-MOST = 1000  # of the chosen variables that are looked at, the most relevant ones
+MIN_CORRELATION = 0.9  # minimum absolute correlation of every pair in a group
+MAX_COMPARED = 1000  # maximum number of selected variables to compare, most relevant first
+MAX_LISTED = 12  # maximum number of names in the list of a group
 
 
-class Group(NamedTuple):
-    """Variables of which one could stand for all."""
+class RedundantGroup(NamedTuple):
+    """Variables that one of them can represent."""
 
-    first: int  # position of the most relevant chosen one
-    others: list[int]  # positions, most relevant first
+    representative: int  # index of the most relevant selected variable
+    others: list[int]  # indices of the other variables, most relevant first
 
 
-class Alike(NamedTuple):
-    """Groups of variables that stand for each other, the largest first."""
+class Redundancy(NamedTuple):
+    """Groups of redundant variables, largest first."""
 
-    groups: list[Group]
-    looked_at: int  # chosen variables
-    least: float | None  # correlation within groups; None if a method told who stands for whom
+    groups: list[RedundantGroup]
+    n_compared: int  # number of selected variables that were compared
+    min_correlation: float | None  # None if the groups are the proxies of a `Panel`
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON."""
-        made = [[group.first, *group.others] for group in self.groups]
-        return {"groups": made, "looked_at": self.looked_at, "least": self.least}
+        """Return all fields as plain JSON."""
+        return {
+            "groups": [[group.representative, *group.others] for group in self.groups],
+            "n_compared": self.n_compared,
+            "min_correlation": self.min_correlation,
+        }
 
     @classmethod
-    def from_json(cls, saved: Any, n_features: int) -> Alike | None:
-        """What `to_json` gave, of that many variables; None for anything else."""
+    def from_json(cls, saved: Any, n_features: int) -> Redundancy | None:
+        """Restore the output of `to_json`; return None if it is not valid."""
         try:
-            made = [Group(int(one[0]), [int(k) for k in one[1:]]) for one in saved["groups"]]
-            least = saved["least"]
-            whole = cls(made, int(saved["looked_at"]), None if least is None else float(least))
+            groups = [
+                RedundantGroup(int(columns[0]), [int(k) for k in columns[1:]])
+                for columns in saved["groups"]
+            ]
+            correlation = saved["min_correlation"]
+            restored = cls(
+                groups,
+                int(saved["n_compared"]),
+                None if correlation is None else float(correlation),
+            )
         except (KeyError, TypeError, ValueError, IndexError, OverflowError):
             return None
-        places = [k for group in made for k in (group.first, *group.others)]
-        return whole if all(0 <= k < n_features for k in places) else None
+        columns = [k for group in groups for k in (group.representative, *group.others)]
+        return restored if all(0 <= k < n_features for k in columns) else None
 
     def summary(self, found: Findings) -> str:
-        """What there is, in one sentence."""
-        if self.least is None:
+        """Return a description of the groups for a report."""
+        if self.min_correlation is None:
             return (
-                f"Each of the {len(self.groups):,} chosen variables below stands for others, which "
-                "it tells more of than any other chosen one does."
+                "Each variable below represents others, because it explains more of their variance "
+                "than any other selected variable does."
             )
-        which = f"the {found.n_selected:,} chosen variables"
-        if self.looked_at < found.n_selected:
-            which = f"the {self.looked_at:,} most relevant of {which}"
+        compared = f"the {found.n_selected:,} selected variables"
+        if self.n_compared < found.n_selected:
+            compared = f"the {self.n_compared:,} most relevant of {compared}"
+        correlated = f"a correlation of at least {self.min_correlation:.2g} in absolute value"
         if not self.groups:
-            return f"Of {which}, no two correlate at {self.least:.2g} or more."
-        inside = sum(1 + len(group.others) for group in self.groups)
-        count = "1 group" if len(self.groups) == 1 else f"{len(self.groups):,} groups"
+            return f"No two of {compared} have {correlated}."
+        n_grouped = sum(1 + len(group.others) for group in self.groups)
+        n_groups = "1 group" if len(self.groups) == 1 else f"{len(self.groups):,} groups"
         return (
-            f"Of {which}, {inside:,} are in {count} in which every two correlate at "
-            f"{self.least:.2g} or more: one of each could stand for all of its group."
+            f"{n_grouped:,} of {compared} are in {n_groups} in which all pairs have {correlated}. "
+            "One variable of each group can represent the others."
         )
 
 
-def alike(
-    found: Findings, X: Any, *, groups: Sequence[Any] | None = None, least: float = LEAST
-) -> Alike | None:
-    """Groups of chosen variables that stand for each other.
+def find_redundancy(
+    found: Findings,
+    X: Any,
+    *,
+    groups: Sequence[Any] | None = None,
+    min_correlation: float = MIN_CORRELATION,
+) -> Redundancy | None:
+    """Find groups of redundant variables among the selected ones.
 
     Parameters
     ----------
     found : Findings
-    X : table or None
-        What the model was fitted to, for its correlations.
-    groups : sequence or None
-        Labels of rows that belong together: correlations are then those within groups.
-    least : float, default=0.9
-        The absolute correlation of every two variables of a group.
+        Results of the model.
+    X : data matrix, list of data matrices, or None
+        Data that the model was fitted to.
+    groups : sequence of length n_samples or None, default=None
+        Group labels of the rows; correlations are then computed within groups.
+    min_correlation : float, default=0.9
+        Minimum absolute correlation of every pair in a group.
 
     Returns
     -------
-    Alike or None
-        None where nothing can be said: without a table, or fewer than two chosen variables.
+    Redundancy or None
+        None without data, with missing values, with data on disk, or with fewer than two selected
+        variables.
     """
     if found.reconstruction is not None:
-        return _stand_ins(found)
-    looked_at = found.selected[:MOST]
-    if X is None or looked_at.size < 2 or container_of(X).stays_in_place:
+        return _group_by_proxy(found, found.reconstruction)
+    columns = np.sort(found.selected[:MAX_COMPARED])
+    if X is None or columns.size < 2:
         return None
-    places = np.sort(looked_at)
-    some = take_columns(X, places)
-    values = some.toarray() if container_of(some).is_sparse else np.asarray(some, dtype=float)
+    # A list of data matrices contains the views of SCA; a list of rows is one data matrix.
+    has_views = isinstance(X, list) and all(hasattr(view, "shape") for view in X)
+    views = X if has_views else [X]
+    if any(container_of(view).stays_in_place for view in views):
+        return None
+    values = _read_columns(views, columns) if has_views else _to_dense(take_columns(X, columns))
     rows = row_groups(groups, values.shape[0])
     if np.isnan(values).any():
         return None
-    correlation = np.clip(np.abs(_correlations(values, None if rows is None else rows.codes)), 0, 1)
+    correlation = np.clip(np.abs(_correlate(values, None if rows is None else rows.codes)), 0, 1)
     distances = squareform(1.0 - correlation, checks=False)
-    labels = fcluster(linkage(distances, "complete"), 1.0 - least + 1e-12, "distance")
-    made = []
+    labels = fcluster(linkage(distances, "complete"), 1.0 - min_correlation + 1e-12, "distance")
+    redundant = []
     for label in np.flatnonzero(np.bincount(labels) > 1):
-        members = places[labels == label]
+        members = columns[labels == label]
         ranked = members[np.argsort(found.ranking[members], kind="stable")]
-        made.append(Group(int(ranked[0]), [int(k) for k in ranked[1:]]))
-    made.sort(key=lambda group: (-len(group.others), found.ranking[group.first]))
-    return Alike(made, int(places.size), least)
+        redundant.append(RedundantGroup(int(ranked[0]), [int(k) for k in ranked[1:]]))
+    redundant.sort(key=lambda group: (-len(group.others), found.ranking[group.representative]))
+    return Redundancy(redundant, int(columns.size), min_correlation)
 
 
-def _correlations(values: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
+def _read_columns(views: list[Any], columns: np.ndarray) -> np.ndarray:
+    """Return columns of concatenated views, with indices in increasing order."""
+    ends = np.cumsum([view.shape[1] for view in views])
+    parts = np.split(columns, np.searchsorted(columns, ends[:-1]))
+    starts = ends - [view.shape[1] for view in views]
+    return np.hstack(
+        [
+            _to_dense(take_columns(view, part - start))
+            for view, part, start in zip(views, parts, starts, strict=True)
+        ]
+    )
+
+
+def _to_dense(X: Any) -> np.ndarray:
+    return np.asarray(X.toarray() if container_of(X).is_sparse else X, dtype=float)
+
+
+def _correlate(values: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
+    """Return the correlation matrix of the columns, within groups if there are any."""
     values = values - values.mean(axis=0)
     for code in [] if codes is None else np.unique(codes):
         values[codes == code] -= values[codes == code].mean(axis=0)
-    lengths = np.linalg.norm(values, axis=0)
-    values = values / np.where(lengths > 0, lengths, 1.0)
+    norms = np.linalg.norm(values, axis=0)
+    values = values / np.where(norms > 0, norms, 1.0)
     return np.asarray(values.T @ values)
 
 
-def _stand_ins(found: Findings) -> Alike | None:
-    assert found.reconstruction is not None
-    made = []
-    for k in found.reconstruction.order:
-        others = np.flatnonzero((found.reconstruction.proxy == k) & ~found.support)
+def _group_by_proxy(found: Findings, reconstruction: Reconstruction) -> Redundancy | None:
+    groups = []
+    for k in reconstruction.order:
+        others = np.flatnonzero((reconstruction.proxy == k) & ~found.support)
         if others.size:
-            best = others[np.argsort(-found.reconstruction.heldout_r2[others], kind="stable")]
-            made.append(Group(int(k), [int(j) for j in best]))
-    return Alike(made, found.n_selected, None) if made else None
+            best = others[np.argsort(-reconstruction.heldout_r2[others], kind="stable")]
+            groups.append(RedundantGroup(int(k), [int(j) for j in best]))
+    return Redundancy(groups, found.n_selected, None) if groups else None
 
 
-def named(group: Group, found: Findings, most: int = 12) -> str:
-    """The other members of a group by name, as many as are worth reading."""
-    shown = ", ".join(quoted(found.names[k]) for k in group.others[:most])
-    rest = len(group.others) - most
-    return f"{shown} and {rest:,} more" if rest > 0 else shown
+def list_others(group: RedundantGroup, found: Findings) -> str:
+    """Return the names of the other variables of a group, at most `MAX_LISTED`."""
+    names = ", ".join(quoted(found.names[k]) for k in group.others[:MAX_LISTED])
+    n_more = len(group.others) - MAX_LISTED
+    return f"{names} and {n_more:,} more" if n_more > 0 else names

@@ -1,8 +1,8 @@
-"""What would have been chosen if nothing were shared?
+"""Selection on datasets without shared variance.
 
-Every column is put in a random order of its own: the same values, and nothing in common but by
-chance. Of a regression, the response is put in random order. Where rows belong to groups, values
-change places within their group.
+Each column is permuted independently, which keeps its values and removes its association with the
+other columns. For a regression the response is permuted. If the rows have groups, values are
+permuted within groups.
 """
 
 from __future__ import annotations
@@ -25,204 +25,198 @@ from ..models._base import SparseProjection, VariableSelector, seed_of
 from ..parallel import in_processes
 from ..phrases import number, percent
 from ..registry import method_of
-from .refits import Rows, settled
+from .refitting import Refitter, refit_parameters
 
-Piece = TypeVar("Piece")
+Item = TypeVar("Item")
+
+PREDICTION_LEVEL = 0.99  # level of the one-sided prediction limit
+MIN_FOR_STANDARD_DEVIATION = 4  # minimum number of datasets to estimate a standard deviation
+
+# Sentences that compare the statistic with its mean over the permuted datasets.
+_COMPARISONS = {
+    "explained_variance": (
+        "The components explain {observed} of the total variance, compared with {null} on average "
+        "in the permuted datasets."
+    ),
+    "attainable_r2": (
+        "On held-out rows, all other variables together explain {observed} of the variance of a "
+        "variable, compared with {null} in the permuted datasets."
+    ),
+    "response_r2": (
+        "The model explains {observed} of the variance of the response in these rows, compared "
+        "with {null} on average for a permuted response."
+    ),
+    "accuracy": (
+        "The model classifies {observed} of these rows correctly, compared with {null} on average "
+        "for permuted classes."
+    ),
+}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PermutationNull:
-    """What a method chooses of tables in which nothing is shared.
+    """Selections on permuted datasets.
 
     Parameters
     ----------
     method : str
         Name of the estimator's class.
     n_features : int
-        Of the table.
+        Number of variables.
     n_selected : int
-        What the model chose of the table itself.
-    asked : bool
-        Whether the user gave the number, so that it says nothing.
-    counts : int array (n_permutations,)
-        How many variables are chosen of each shuffled table.
-    held : float or None
-        A size that the method is after, of the table itself; see ``what``.
-    chance_held : array (n_permutations,)
-        The same of each shuffled table; 0 where no variable is selected, unless the model
-        predicts without variables; NaN where it is not known.
-    what : {"variance", "attainable", "response", "classes"}
-        What ``held`` is: the share of the variance of all variables that the components hold, the
-        share of a variable that all others tell in rows that were held out, or the share of the
-        response's variance that the chosen variables explain.
+        Number of variables selected on the data.
+    size_given : bool
+        Whether the user set the number of variables.
+    null_n_selected : ndarray of int, shape (n_permutations,)
+        Number of variables selected in each permuted dataset.
+    statistic : float or None
+        Statistic of the model on the data; None if it is unknown.
+    null_statistic : ndarray of shape (n_permutations,)
+        Statistic of each permuted dataset. It is 0 if no variable was selected, unless the model
+        predicts without variables, and NaN if it is unknown.
+    statistic_name : {"explained_variance", "attainable_r2", "response_r2", "accuracy"}
+        Proportion of the total variance that the components explain, held-out R2 of a variable
+        given all others, R2 of the response, or accuracy of the classification.
     """
 
     method: str
     n_features: int
     n_selected: int
-    asked: bool
-    counts: np.ndarray
-    held: float | None
-    chance_held: np.ndarray
-    what: str
+    size_given: bool
+    null_n_selected: np.ndarray
+    statistic: float | None
+    null_statistic: np.ndarray
+    statistic_name: str
 
     @property
     def n_permutations(self) -> int:
-        """The number of shuffled tables."""
-        return int(self.counts.size)
+        """Number of permuted datasets."""
+        return int(self.null_n_selected.size)
 
     @property
-    def expected(self) -> float:
-        """The mean number chosen of shuffled tables."""
-        return float(np.mean(self.counts))
+    def expected_n_selected(self) -> float:
+        """Mean number of variables selected in permuted datasets."""
+        return float(np.mean(self.null_n_selected))
 
     @property
-    def telling(self) -> bool:
-        """Whether chance alone leads to a choice: a finding must be read against it."""
-        return not self.asked and self.expected > 0
-
-    @property
-    def nothing_more(self) -> bool:
-        """Whether what was chosen holds no more than what is chosen by chance.
-
-        One more shuffled table would hold less than the limit of Student's prediction with a
-        probability of 99 %: mean + t s sqrt(1 + 1/m), of m tables with standard deviation s. Of
-        fewer than four tables, whose s says little, the largest is the limit. Where what is held
-        is not known, nothing is claimed: numbers of variables alone cannot tell.
-        """
-        known = self.chance_held[np.isfinite(self.chance_held)]
-        if self.n_selected == 0 or self.held is None or known.size == 0:
-            return False
-        return bool(np.any(self.counts > 0) and self.held <= _limit(known))
-
-    def headline(self) -> str:
-        """The numbers side by side, where chance chooses anything."""
-        return (
-            f"{self.n_selected:,} of {self.n_features:,} variables chosen; {self.by_chance} would "
-            "be by chance"
-        )
-
-    @property
-    def by_chance(self) -> str:
-        """The mean number that chance chooses, as it is said."""
-        return number(self.expected)
-
-    @property
-    def _share(self) -> str:
-        return "shares" if self.n_permutations == 1 else "share"
-
-    def summary(self) -> list[str]:
-        """What it says, in sentences."""
-        tables = "a table" if self.n_permutations == 1 else f"{self.n_permutations} tables"
-        shuffled = (
-            "with the response in random order"
-            if self.what in ("response", "classes")
-            else "with every column shuffled on its own"
-        )
-        said = []
-        if not self.asked and self.expected > 0:
-            least, most = int(self.counts.min()), int(self.counts.max())
-            spread = "" if least == most else f", {least:,} to {most:,}"
-            said.append(
-                f"Of {tables} {shuffled}, which {self._share} nothing, {self.method} chooses "
-                f"{number(self.expected)} variables on average{spread}."
-            )
-        elif not self.asked:
-            said.append(
-                f"Of {tables} {shuffled}, which {self._share} nothing, {self.method} chooses no "
-                "variable."
-            )
-        if self.held is not None and self.mean_held is not None and np.any(self.counts > 0):
-            given, by_chance = percent(self.held), percent(self.mean_held)
-            said.append(_HELD_WORDS[self.what].format(given=given, by_chance=by_chance))
-        return said
-
-    @property
-    def mean_held(self) -> float | None:
-        """The mean of ``chance_held``, at least 0; None where there is none."""
-        known = self.chance_held[np.isfinite(self.chance_held)]
+    def expected_statistic(self) -> float | None:
+        """Mean statistic of the permuted datasets, at least 0; None if it is unknown."""
+        known = self.null_statistic[np.isfinite(self.null_statistic)]
         return max(float(np.mean(known)), 0.0) if known.size else None
 
+    @property
+    def selects_under_null(self) -> bool:
+        """Whether the method selects variables in permuted datasets, without a given number."""
+        return not self.size_given and self.expected_n_selected > 0
+
+    @property
+    def consistent_with_null(self) -> bool:
+        """Whether the statistic is within the range expected under the null.
+
+        The limit is Student's one-sided 99 % prediction limit for one more permuted dataset,
+        mean + t s sqrt(1 + 1/m), with m datasets of standard deviation s. With fewer than four
+        datasets it is their maximum. The answer is False if the statistic is unknown, because the
+        number of selected variables alone is not sufficient.
+        """
+        known = self.null_statistic[np.isfinite(self.null_statistic)]
+        if self.n_selected == 0 or self.statistic is None or known.size == 0:
+            return False
+        return bool(np.any(self.null_n_selected > 0) and self.statistic <= _prediction_limit(known))
+
+    def headline(self) -> str:
+        """Return the observed and the expected number of variables, without a full stop."""
+        return (
+            f"{self.method} selected {self.n_selected:,} of {self.n_features:,} variables; "
+            f"{number(self.expected_n_selected)} are expected under the null"
+        )
+
+    def summary(self) -> list[str]:
+        """Return sentences for a report."""
+        datasets = "1 dataset" if self.n_permutations == 1 else f"{self.n_permutations} datasets"
+        permuted = (
+            "a permuted response"
+            if self.statistic_name in ("response_r2", "accuracy")
+            else "independently permuted columns"
+        )
+        sentences = []
+        if self.selects_under_null:
+            low, high = int(self.null_n_selected.min()), int(self.null_n_selected.max())
+            interval = "" if low == high else f" ({low:,} to {high:,})"
+            sentences.append(
+                f"{self.method} selected {number(self.expected_n_selected)} variables on "
+                f"average{interval} in {datasets} with {permuted}."
+            )
+        elif not self.size_given:
+            sentences.append(f"{self.method} selected no variables in {datasets} with {permuted}.")
+        expected = self.expected_statistic
+        if self.statistic is not None and expected is not None and np.any(self.null_n_selected > 0):
+            comparison = _COMPARISONS[self.statistic_name]
+            sentences.append(
+                comparison.format(observed=percent(self.statistic), null=percent(expected))
+            )
+        return sentences
+
     def __repr__(self) -> str:
-        least, most = int(self.counts.min()), int(self.counts.max())
-        rows = [
-            ("chosen", f"{self.n_selected:,} of {self.n_features:,}" + " (as asked)" * self.asked),
-            ("by chance", f"{number(self.expected)} on average, {least:,} to {most:,}"),
+        low, high = int(self.null_n_selected.min()), int(self.null_n_selected.max())
+        requested = " (as requested)" if self.size_given else ""
+        lines = [
+            ("selected", f"{self.n_selected:,} of {self.n_features:,}{requested}"),
+            ("  under the null", f"{number(self.expected_n_selected)}, {low:,} to {high:,}"),
         ]
-        if self.held is not None and self.mean_held is not None:
-            rows.append((self.what, percent(self.held)))
-            rows.append(("by chance", percent(self.mean_held)))
-        head = f"{self.method} on {self.n_permutations} shuffled table(s)"
-        return "\n".join([head, *(f"  {key:<12}{value}" for key, value in rows)])
+        if self.statistic is not None and self.expected_statistic is not None:
+            lines.append((self.statistic_name.replace("_", " "), percent(self.statistic)))
+            lines.append(("  under the null", percent(self.expected_statistic)))
+        datasets = "dataset" if self.n_permutations == 1 else "datasets"
+        head = f"{self.method} on {self.n_permutations} permuted {datasets}"
+        return "\n".join([head, *(f"  {key:<20}{value}" for key, value in lines)])
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON."""
+        """Return all fields as plain JSON."""
         return {
             "method": self.method,
             "n_features": self.n_features,
             "n_selected": self.n_selected,
-            "asked": self.asked,
-            "counts": self.counts.tolist(),
-            "held": self.held,
-            "chance_held": [float(v) if math.isfinite(v) else None for v in self.chance_held],
-            "what": self.what,
+            "size_given": self.size_given,
+            "null_n_selected": self.null_n_selected.tolist(),
+            "statistic": self.statistic,
+            "null_statistic": [float(v) if math.isfinite(v) else None for v in self.null_statistic],
+            "statistic_name": self.statistic_name,
         }
 
     @classmethod
     def from_json(cls, saved: Any) -> PermutationNull | None:
-        """What `to_json` gave; None for anything else."""
+        """Restore the output of `to_json`; return None if it is not valid."""
         try:
-            counts = np.array(saved["counts"], dtype=int)
-            held = saved["held"]
-            values = [math.nan if v is None else float(v) for v in saved["chance_held"]]
-            whole = cls(
+            null_n_selected = np.array(saved["null_n_selected"], dtype=int)
+            statistic = saved["statistic"]
+            null_statistic = [math.nan if v is None else float(v) for v in saved["null_statistic"]]
+            restored = cls(
                 str(saved["method"]),
                 int(saved["n_features"]),
                 int(saved["n_selected"]),
-                saved["asked"] is True,
-                counts,
-                None if held is None else float(held),
-                np.array(values),
-                str(saved["what"]),
+                saved["size_given"] is True,
+                null_n_selected,
+                None if statistic is None else float(statistic),
+                np.array(null_statistic),
+                str(saved["statistic_name"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
-        fits = counts.ndim == 1 and counts.size > 0 and counts.size == len(values)
-        return whole if fits and whole.what in _HELD_WORDS else None
+        valid = (
+            null_n_selected.ndim == 1
+            and null_n_selected.size == len(null_statistic) > 0
+            and restored.statistic_name in _COMPARISONS
+        )
+        return restored if valid else None
 
 
-_PREDICTED = 0.99
-_FEWEST = 4  # tables, to say how much they differ
-
-
-def _limit(values: np.ndarray) -> float:
-    """What one more value like these exceeds seldom, if they are about Gaussian."""
+def _prediction_limit(values: np.ndarray) -> float:
+    """Return Student's upper prediction limit for one more value."""
     m = values.size
-    if m < _FEWEST:
+    if m < MIN_FOR_STANDARD_DEVIATION:
         return float(np.max(values))
-    quantile = float(student.ppf(_PREDICTED, m - 1))
+    quantile = float(student.ppf(PREDICTION_LEVEL, m - 1))
     return float(np.mean(values) + quantile * np.std(values, ddof=1) * math.sqrt(1.0 + 1.0 / m))
-
-
-_HELD_WORDS = {
-    "variance": (
-        "The components hold {given} of the variance of all variables; by chance they would hold "
-        "{by_chance}."
-    ),
-    "attainable": (
-        "In rows that were held out, all other variables together tell {given} of a variable; by "
-        "chance it would be {by_chance}."
-    ),
-    "response": (
-        "The model explains {given} of the variance of the response in these rows; fitted to the "
-        "response in random order, it explains {by_chance} on average, whether or not it selects "
-        "variables."
-    ),
-    "classes": (
-        "The model classifies {given} of these rows correctly; fitted to the classes in random "
-        "order, it classifies {by_chance} on average, whether or not it selects variables."
-    ),
-}
 
 
 def permutation_null(
@@ -236,33 +230,38 @@ def permutation_null(
     max_seconds: float = math.inf,
     n_jobs: int | None = None,
 ) -> PermutationNull:
-    """What the method would choose if nothing were shared.
+    """Refit the model to permuted datasets, which have no shared variance.
 
     Parameters
     ----------
     model : fitted estimator
-        Of any method. Where the data decided the number of components, the shuffled tables get
-        that of the fit on the table itself.
-    X : table (n_samples, n_features)
-        What the model was fitted to, in memory.
+        Estimator of any method. If the data determined the number of components, the permuted
+        datasets use the number of this fit.
+    X : data matrix of shape (n_samples, n_features)
+        Data that the model was fitted to, in memory.
     n_permutations : int, default=10
-        How many shuffled tables.
-    y : array (n_samples,) or None, default=None
-        The response of a regression, which is shuffled instead of the columns.
-    groups : array (n_samples,) or None, default=None
-        Labels of rows that belong together: values are shuffled within each.
+        Number of permuted datasets.
+    y : array-like of shape (n_samples,) or None, default=None
+        Response of a regression, which is permuted instead of the columns.
+    groups : array-like of shape (n_samples,) or None, default=None
+        Group labels of the rows; values are permuted within groups.
     random_state : int, RandomState or None, default=None
-        Of the orders.
+        Seed for the permutations.
     max_seconds : float, default=inf
-        No further table is begun after so much time; one is always looked at.
+        Time after which no further dataset is started; at least one is fitted.
     n_jobs : int or None, default=None
-        Tables that are fitted at a time, in processes of their own, as in scikit-learn: None is
-        one, unless ``joblib.parallel_config`` says otherwise, and -1 as many as there are cores.
-        The result is the same, unless ``max_seconds`` ends it.
+        Number of processes, as in scikit-learn: None is 1 unless ``joblib.parallel_config`` sets
+        another number, and -1 uses all cores. The result does not depend on it, unless
+        ``max_seconds`` is reached.
 
     Returns
     -------
     PermutationNull
+
+    Raises
+    ------
+    InputError
+        If the model was fitted to other data, or the fit fails on every permuted dataset.
 
     Examples
     --------
@@ -275,80 +274,80 @@ def permutation_null(
     check_jobs(n_jobs)
     check_integer("n_permutations", n_permutations, 1)
     check_non_negative("max_seconds", max_seconds, infinite=True)
-    rows = Rows(model, X, y, groups)
+    refitter = Refitter(model, X, y, groups)
     rng = np.random.default_rng(seed_of(random_state))
-    parameters = settled(model, rows.n)
     found = findings_of(model)
-    what, held = _held(found, model, rows.table, rows.y)
-    looked_at = functools.partial(_looked_at, rows, parameters)
-    tables = _within(max_seconds, (rows.shuffled(rng) for _ in range(n_permutations)))
-    results = in_processes(looked_at, tables, n_jobs, n_permutations)
+    statistic_name, statistic = _compute_statistic(found, model, refitter.X, refitter.y)
+    refit = functools.partial(_refit_permuted, refitter, refit_parameters(model, refitter.n_rows))
+    datasets = _until(max_seconds, (refitter.permute(rng) for _ in range(n_permutations)))
+    results = in_processes(refit, datasets, n_jobs, n_permutations)
     if all(result.error is not None for result in results):
-        raise InputError(f"{found.method} refuses every permuted table: {results[0].error}")
+        raise InputError(f"{found.method} cannot be fitted to permuted data: {results[0].error}")
     return PermutationNull(
         method=found.method,
         n_features=len(found.names),
         n_selected=found.n_selected,
-        asked=found.size_given,
-        counts=np.array([result.n_selected for result in results]),
-        held=held,
-        chance_held=np.array([result.held for result in results]),
-        what=what,
+        size_given=found.size_given,
+        null_n_selected=np.array([result.n_selected for result in results]),
+        statistic=statistic,
+        null_statistic=np.array([result.statistic for result in results]),
+        statistic_name=statistic_name,
     )
 
 
-def _within(max_seconds: float, pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The pieces that are begun in time, and always the first."""
+def _until(max_seconds: float, items: Iterator[Item]) -> Iterator[Item]:
+    """Yield the first item, and further items until the time limit."""
     started = time.monotonic()
-    for piece in pieces:
-        yield piece
+    for item in items:
+        yield item
         if time.monotonic() - started > max_seconds:
             return
 
 
-class _Permuted(NamedTuple):
-    """What a permuted table gives."""
+class _NullResult(NamedTuple):
+    """Result of one permuted dataset."""
 
     n_selected: int
-    held: float  # see `PermutationNull.chance_held`
-    error: Exception | None = None  # if the method refuses the table
+    statistic: float  # see `PermutationNull.null_statistic`
+    error: Exception | None = None  # error of the fit
 
 
-def _looked_at(
-    rows: Rows, parameters: dict[str, Any], shuffled: tuple[list[Any], np.ndarray | None]
-) -> _Permuted:
-    """How many variables the method chooses in a shuffled table, and how much of what it is after
-    it finds there: none in a table that it refuses, or of which it selects no variable."""
-    tables, y = shuffled
-    nothing = math.nan if rows.method.classifies else 0.0  # without variables, accuracy is not 0
-    again = rows.fitted_to_shuffled(tables, y, parameters)
-    if isinstance(again, Exception):
-        return _Permuted(0, nothing, again)
-    found = findings_of(again)
-    size = _held(found, again, tables if rows.several else tables[0], y)[1]
-    if size is None:
-        return _Permuted(found.n_selected, math.nan if found.n_selected else nothing)
-    return _Permuted(found.n_selected, size)
+def _refit_permuted(
+    refitter: Refitter, parameters: dict[str, Any], permuted: tuple[list[Any], np.ndarray | None]
+) -> _NullResult:
+    views, y = permuted
+    # Without variables the components explain nothing, but a classifier still has an accuracy.
+    without_variables = math.nan if refitter.method.classifies else 0.0
+    model = refitter.refit_permuted(views, y, parameters)
+    if isinstance(model, Exception):
+        return _NullResult(0, without_variables, model)
+    found = findings_of(model)
+    statistic = _compute_statistic(found, model, views if refitter.has_views else views[0], y)[1]
+    if statistic is None:
+        return _NullResult(found.n_selected, math.nan if found.n_selected else without_variables)
+    return _NullResult(found.n_selected, statistic)
 
 
-def _held(found: Findings, model: Any, X: Any, y: np.ndarray | None) -> tuple[str, float | None]:
-    """What the method is after, and how much of it there is."""
+def _compute_statistic(
+    found: Findings, model: Any, X: Any, y: np.ndarray | None
+) -> tuple[str, float | None]:
+    """Return the name and the value of the statistic of a model."""
     if found.reconstruction is not None:
-        return "attainable", found.reconstruction.attainable_r2
+        return "attainable_r2", found.reconstruction.attainable_r2
     if found.regression:
-        what = "classes" if method_of(model).classifies else "response"
-        return what, None if y is None else _scored(model.score, X, y)
+        name = "accuracy" if method_of(model).classifies else "response_r2"
+        return name, None if y is None else _score(model.score, X, y)
     if found.explained is not None or found.n_selected == 0:
-        return "variance", found.explained
-    # components that are correlated have no shares of their own: that of the plane they span
-    plane = functools.partial(SparseProjection.score, model)
-    return "variance", None if isinstance(X, list) else _scored(plane, X)
+        return "explained_variance", found.explained
+    # Correlated factors have no separate proportions; the score is that of their span.
+    score = functools.partial(SparseProjection.score, model)
+    return "explained_variance", None if isinstance(X, list) else _score(score, X)
 
 
-def _scored(score: Callable[..., float], *table: Any) -> float | None:
-    """A score, if it is a number, which that of a table with gaps is not."""
+def _score(score: Callable[..., float], *data: Any) -> float | None:
+    """Return the score, or None if it is not finite because of missing values."""
     with warnings.catch_warnings():
-        # a model that was given its names afterwards, or lost them with the shuffled table
+        # Column names may have been added after the fit, or removed by the permutation.
         warnings.filterwarnings("ignore", message="X (does not have valid|has) feature names")
-        value = float(score(*table))
+        value = float(score(*data))
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Tables and responses that a model was not fitted to are refused, not counted as selections."""
+"""Data that a model was not fitted to raise errors in both functions."""
 
 import numpy as np
 import pandas as pd
@@ -25,30 +25,30 @@ CLASSES = np.where(Y > 0, "b", "a")
 FUNCTIONS = pytest.mark.parametrize("function", [stability_selection, permutation_null])
 
 
-def missing(value):
-    table = X.copy()
-    table[0, 5] = value
-    return table
+def with_entry(value):
+    data = X.copy()
+    data[0, 5] = value
+    return data
 
 
 @FUNCTIONS
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("data", "message"),
     [
-        (missing(np.nan), "NaN"),
-        (missing(np.inf), "infinit"),
+        (with_entry(np.nan), "NaN"),
+        (with_entry(np.inf), "infinit"),
         (pd.DataFrame(X).assign(city="x").iloc[:, 1:], "city"),
-        (np.ones_like(X), "refuses every .*constant"),
+        (np.ones_like(X), "cannot be fitted to .*constant"),
         (None, r"rows and columns, got shape \(\)"),
         (X[0], r"rows and columns, got shape \(12,\)"),
         ([], r"rows and columns, got shape \(0,\)"),
         ([X[:, :6], X[:30, 6:]], "the same rows, got 60, 30 rows"),
     ],
 )
-def test_tables_that_the_method_refuses(function, table, message):
-    """Every part of such a table is refused, as if nothing were selected in permuted tables."""
+def test_invalid_data(function, data, message):
+    """Failing refits must not count as empty selections."""
     with pytest.raises(InputError, match=message):
-        function(FDRPCA().fit(X), table, 4, random_state=0)
+        function(FDRPCA().fit(X), data, 4, random_state=0)
 
 
 @FUNCTIONS
@@ -56,24 +56,24 @@ def test_tables_that_the_method_refuses(function, table, message):
     ("response", "message"),
     [
         (np.where(Y.max() <= Y, np.nan, Y), "missing or infinite"),
-        (CLASSES, "must hold numbers"),
-        (np.c_[Y, Y], "`y` has 2 columns, and this SpinyRegressor was fitted to 1"),
+        (CLASSES, "must contain numbers"),
+        (np.c_[Y, Y], "`y` has 2 columns, but this SpinyRegressor was fitted to 1"),
     ],
 )
-def test_responses_that_the_model_was_not_fitted_to(function, response, message):
+def test_invalid_responses(function, response, message):
     with pytest.raises(InputError, match=message):
         function(SpinyRegressor().fit(X, Y), X, 2, y=response)
 
 
 @FUNCTIONS
 @pytest.mark.parametrize("response", [Y > 0, np.where(Y.max() <= Y, "c", CLASSES), [1, "a"] * 30])
-def test_classes_that_the_model_was_not_fitted_to(function, response):
-    with pytest.raises(InputError, match=r"`y` must hold the classes of the fit, \['a', 'b'\]"):
+def test_unknown_classes(function, response):
+    with pytest.raises(InputError, match=r"`y` must contain the classes of the fit, \['a', 'b'\]"):
         function(SpinyClassifier().fit(X, CLASSES), X, 2, y=response)
 
 
 @FUNCTIONS
-def test_models_that_cannot_be_fitted_again(function):
+def test_models_that_cannot_be_refitted(function):
     for model in (PCA(2).fit(X), None):
         with pytest.raises(InputError, match="is not an estimator of prosparse"):
             function(model, X)
@@ -81,19 +81,19 @@ def test_models_that_cannot_be_fitted_again(function):
         function(GSPPCA(2).fit(X).set_params(tol="small"), X)
 
 
-def test_halves_have_two_rows():
+def test_halves_need_two_rows():
     with pytest.raises(InputError, match="X has 3 rows: at least 4 are needed"):
         stability_selection(SCA(1).fit(X), X[:3], 2)
 
 
-def test_halves_with_too_few_rows_in_a_group_count_as_refused():
-    """One label has most rows: the half without it has as many labels as rows."""
+def test_halves_without_repeated_labels_count_as_failed():
+    """Most rows have the same label; halves without it have as many labels as rows."""
     groups = np.array([0] * 54 + [1, 2, 3, 4, 5, 6])
     found = stability_selection(FDRPCA().fit(X), X, 4, groups=groups, random_state=0)
-    assert found.n_refused == 2
+    assert found.n_failed == 2
 
 
-def test_seconds_are_a_number():
+def test_invalid_time_limit():
     for seconds in (None, "1", -1.0, np.nan):
         with pytest.raises(ParameterError, match="`max_seconds` must be"):
             permutation_null(FDRPCA().fit(X), X, 2, max_seconds=seconds)

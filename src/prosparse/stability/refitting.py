@@ -1,0 +1,177 @@
+"""Refit a model to some of its rows, or to permuted data."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from ..data import container_of
+from ..data.arrays import to_numpy
+from ..data.permutation import permute_columns
+from ..data.row_groups import RowGroups, row_groups
+from ..errors import InputError, ParameterError
+from ..findings import refuse_unfitted
+from ..models._base import VariableSelector
+from ..registry import Method, method_of
+
+
+class Refitter:
+    """Refit a model to some of its rows, or to permuted data.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Model to refit; it is not changed.
+    X : data matrix, or list of data matrices with the same rows
+        Data that the model was fitted to.
+    y : array-like of shape (n_samples,) or None
+        Response of a regression.
+    groups : array-like of shape (n_samples,) or None
+        Group labels of the rows.
+    """
+
+    def __init__(
+        self, model: VariableSelector, X: Any, y: ArrayLike | None, groups: ArrayLike | None
+    ):
+        self.model, self.method = model, method_of(model)
+        refuse_unfitted(model)
+        model._check_parameters()
+        # A list of data matrices contains the views of SCA; a list of rows is one data matrix.
+        self.has_views = isinstance(X, list) and bool(X) and all(hasattr(v, "shape") for v in X)
+        self.views = X if self.has_views else [X if hasattr(X, "shape") else np.asarray(X)]
+        for view in self.views:
+            if len(view.shape) != 2:
+                raise InputError(f"X must have rows and columns, got shape {tuple(view.shape)}")
+        self.n_rows = int(self.views[0].shape[0])
+        if any(view.shape[0] != self.n_rows for view in self.views):
+            numbers = ", ".join(str(view.shape[0]) for view in self.views)
+            raise InputError(f"the views must have the same rows, got {numbers} rows")
+        n_columns = sum(int(view.shape[1]) for view in self.views)
+        if n_columns != model.n_features_in_:
+            raise InputError(
+                f"X has {n_columns} columns, but this {type(model).__name__} was fitted to "
+                f"{model.n_features_in_}; pass the data that it was fitted to"
+            )
+        self._check_values()
+        self.y = _check_response(self.method, model, y, self.n_rows)
+        self.groups: RowGroups | None = row_groups(groups, self.n_rows)
+
+    def _check_values(self) -> None:
+        """Raise the error of the model for data that it cannot use."""
+        with warnings.catch_warnings():
+            # Column names may have been added to the model after the fit.
+            warnings.filterwarnings("ignore", message="X (does not have valid|has) feature names")
+            self.model.select(self.X)
+
+    @property
+    def X(self) -> Any:
+        """Data that the model was fitted to."""
+        return self.views if self.has_views else self.views[0]
+
+    def refit(self, views: list[Any], y: Any, groups: Any, parameters: dict[str, Any]) -> Any:
+        """Fit a clone without warnings; return the error if the fit fails."""
+        model = clone(self.model).set_params(**parameters)
+        metadata = {} if groups is None or not self.method.accepts_groups else {"groups": groups}
+        with warnings.catch_warnings():
+            # The fit to all rows has already issued its warnings.
+            warnings.simplefilter("ignore")
+            try:
+                return model.fit(views if self.has_views else views[0], y, **metadata)
+            except (InputError, ParameterError) as error:  # for example too few rows in a group
+                return error
+
+    def select_on_rows(
+        self, rows: np.ndarray, parameters: dict[str, Any]
+    ) -> np.ndarray | Exception:
+        """Return the selection on some rows, (n_features,) bool, or the error of the fit."""
+        views = [container_of(view).take_rows(view, rows) for view in self.views]
+        labels = None if self.groups is None else self.groups.codes[rows]
+        model = self.refit(views, None if self.y is None else self.y[rows], labels, parameters)
+        return model if isinstance(model, Exception) else to_numpy(model.support_).astype(bool)
+
+    def permute(self, rng: np.random.Generator) -> tuple[list[Any], np.ndarray | None]:
+        """Permute the response of a regression, or else each column independently.
+
+        Values are permuted within groups if the rows have groups.
+        """
+        codes = None if self.groups is None else self.groups.codes
+        if self.y is not None:
+            return self.views, self.y[_permutation(self.n_rows, rng, codes)]
+        return [permute_columns(view, rng, codes) for view in self.views], None
+
+    def refit_permuted(
+        self, views: list[Any], y: np.ndarray | None, parameters: dict[str, Any]
+    ) -> Any:
+        """Fit a clone to the data of `permute`; return the error if the fit fails."""
+        return self.refit(views, y, None if self.groups is None else self.groups.codes, parameters)
+
+
+def _check_response(method: Method, model: Any, y: ArrayLike | None, n: int) -> np.ndarray | None:
+    """Return the response as an array, after comparing it with the response of the fit."""
+    if not method.supervised:
+        return None
+    if y is None:
+        raise InputError(f"{method.estimator.__name__} needs the response; pass it as `y`")
+    try:
+        response = np.asarray(y) if method.classifies else np.asarray(y, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"`y` must contain numbers: {error}") from error
+    if response.ndim not in (1, 2) or response.shape[0] != n:
+        raise InputError(
+            f"`y` must have one value for each of the {n} rows, got shape {response.shape}"
+        )
+    if response.ndim == 2 and response.shape[1] == 1:
+        response = response[:, 0]
+    n_responses = 1 if method.classifies or model.coef_.ndim == 1 else model.coef_.shape[0]
+    if response.size != n * n_responses:
+        raise InputError(
+            f"`y` has {response.size // n} columns, but this {type(model).__name__} was fitted to "
+            f"{n_responses}; pass the response that it was fitted to"
+        )
+    if method.classifies:
+        unknown = [label for label in response.tolist() if label not in model.classes_.tolist()]
+        if unknown:
+            raise InputError(
+                f"`y` must contain the classes of the fit, {model.classes_.tolist()}, got "
+                f"{unknown[0]!r}"
+            )
+    elif not np.isfinite(response).all():
+        raise InputError("`y` has missing or infinite values; remove these rows")
+    return response
+
+
+def _permutation(n: int, rng: np.random.Generator, codes: np.ndarray | None) -> np.ndarray:
+    """Return a random permutation of n rows, within groups if there are any."""
+    if codes is None:
+        return rng.permutation(n)
+    order = np.empty(n, dtype=int)
+    order[np.argsort(codes, kind="stable")] = np.lexsort((rng.random(n), codes))
+    return order
+
+
+def refit_parameters(
+    model: VariableSelector, n_rows: int, *, selection_only: bool = False
+) -> dict[str, Any]:
+    """Return the parameters that a refit takes from the fit to all rows.
+
+    These are the number of components, if the data determined it, and looser tolerances that have
+    almost no effect on the result. Neither depends on which variables were selected. If only the
+    selection is of interest, methods that test variables before counting components use one.
+    """
+    fitted, method = model.get_params(deep=False), method_of(model)
+    parameters: dict[str, Any] = {
+        name: max(fitted[name], tolerance) for name, tolerance in method.refit_tolerances.items()
+    }
+    n_components = int(getattr(model, "n_components_", 0))
+    automatic = isinstance(fitted.get("n_components"), str)
+    if selection_only and method.tests_variables and not fitted["min_communality"]:
+        parameters["n_components"] = 1
+    elif automatic and 0 < n_components < n_rows - 2:
+        parameters["n_components"] = n_components
+    if "verbose" in fitted:
+        parameters["verbose"] = 0
+    return parameters
