@@ -6,7 +6,6 @@ import functools
 import html
 import importlib
 import json
-import re
 import runpy
 import shutil
 import subprocess
@@ -26,6 +25,7 @@ from prosparse.app.analysis import compute_total_variance  # noqa: E402
 from prosparse.app.cli import app  # noqa: E402
 from prosparse.app.output_paths import RESULTS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
+from prosparse.persistence import load_with_about  # noqa: E402
 from prosparse.phrases import number  # noqa: E402
 from prosparse.stability import permutation_null, stability_selection  # noqa: E402
 from prosparse.tables.preparation import impute_components  # noqa: E402
@@ -606,10 +606,9 @@ def test_script_reproduces_the_selection(inside, options, capsys):
     printed = json.loads(
         run(app, ["select", sheet(inside / "t.csv", X=X), *options, "--json"]).stdout
     )
+    code = load_with_about("t-prosparse/model.prosparse")[1]["about"]["script"]
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
-    code = html.unescape(
-        re.search(r'aria-label="The same in Python"><code>(.*?)</code>', page, re.S)[1]
-    )
+    assert code in html.unescape(page)
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("prosparse"):
             public = importlib.import_module(node.module).__all__
@@ -640,10 +639,8 @@ def test_diagnostics_and_script_of_a_regression(inside, capsys):
         printed["null_expected_n_selected"]
         == permutation_null(model, X, 5, y=y, random_state=0).expected_n_selected
     )
-    page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
-    assert "with the response in random order" in page
-    found = re.search(r'aria-label="The same in Python"><code>(.*?)</code>', page, re.S)
-    (inside / "again.py").write_text(html.unescape(found[1]), "utf-8")
+    code = load_with_about("t-prosparse/model.prosparse")[1]["about"]["script"]
+    (inside / "again.py").write_text(code, "utf-8")
     runpy.run_path("again.py")
     assert sorted(ast.literal_eval(capsys.readouterr().out.splitlines()[1])) == sorted(
         printed["selected"]
