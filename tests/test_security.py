@@ -52,19 +52,19 @@ def dangers(tree):
 def test_source_evaluates_no_text_and_starts_no_program(path):
     # Exceptions: the child process that reads H5AD files and spreadsheets, and joblib's number of
     # processes.
-    allowed = {"limited.py": ["subprocess"], "parallel.py": ["joblib"]}.get(path.name, [])
+    allowed = {"limited_process.py": ["subprocess"], "parallel.py": ["joblib"]}.get(path.name, [])
     assert list(dangers(ast.parse(path.read_text("utf-8")))) == allowed
 
 
 def test_security_page_states_the_limits_of_the_code():
-    from prosparse.tables import base, limited
+    from prosparse.tables import base, limited_process
 
     page = " ".join((Path(__file__).parents[1] / "SECURITY.md").read_text("utf-8").split())
-    assert limited.BYTES_PER_SECOND == 1e6  # "one more for each MB"
-    assert limited.MAX_OUTPUT == 0.25
+    assert limited_process.BYTES_PER_SECOND == 1e6  # "one more for each MB"
+    assert limited_process.MAX_OUTPUT == 0.25
     for printed in (
-        f"{limited.MIN_MEMORY / 2**30:.0f} GiB and {limited.MEMORY_PER_BYTE} bytes for each byte",
-        f"{limited.MIN_SECONDS:.0f} seconds and one more for each MB",
+        f"{limited_process.MIN_MEMORY / 2**30:.0f} GiB and {limited_process.MEMORY_PER_BYTE} bytes for each byte",
+        f"{limited_process.MIN_SECONDS:.0f} seconds and one more for each MB",
         "at most a quarter of the memory limit",
         f"{base.MAX_EXPANSION} times their size (and over {base.MAX_UNPACKED / 2**20:.0f} MiB",
     ):

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from prosparse.datasets import make_globally_sparse
 from prosparse.structure import select_shared_variables
-from prosparse.structure.leave_one_out_test import LeaveOneOutTester
+from prosparse.structure.leave_one_out_pvalues import LeaveOneOutTester
 from prosparse.structure.shared_variables import eliminate_without
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import io, sparse
 
 from prosparse import TableError
-from prosparse.tables import READERS, ReadOptions, limited, prepare_table, read_table
+from prosparse.tables import READERS, ReadOptions, limited_process, prepare_table, read_table
 from prosparse.tables.formulas import escape_formula
 
 pa = pytest.importorskip("pyarrow")
@@ -726,9 +726,9 @@ def test_h5ad_with_false_sizes_or_external_links(change, printed, tmp_path):
 )
 def test_h5ad_if_the_library_hangs_or_crashes(program, printed, tmp_path, monkeypatch):
     pytest.importorskip("anndata", reason="anndata is not installed")
-    monkeypatch.setattr(limited, "PROGRAM", write(tmp_path / "child.py", program))
+    monkeypatch.setattr(limited_process, "PROGRAM", write(tmp_path / "reader_process.py", program))
     if "sleep" in program:
-        monkeypatch.setattr(limited, "MIN_SECONDS", 1.0)
+        monkeypatch.setattr(limited_process, "MIN_SECONDS", 1.0)
     with pytest.raises(TableError, match=printed):
         read_table(write(tmp_path / "t.h5ad", "x"))
 

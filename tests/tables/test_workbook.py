@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from prosparse import TableError
-from prosparse.tables import ReadOptions, child, limited, read_table
+from prosparse.tables import ReadOptions, limited_process, read_table
 from prosparse.tables.base import make_unique
 
 pytestmark = pytest.mark.quick
@@ -228,9 +228,9 @@ def test_invalid_spreadsheets(tmp_path):
     ],
 )
 def test_spreadsheets_if_the_library_hangs_or_crashes(tmp_path, monkeypatch, program, message):
-    (tmp_path / "child.py").write_text(program)
-    monkeypatch.setattr(limited, "PROGRAM", tmp_path / "child.py")
-    monkeypatch.setattr(limited, "MIN_SECONDS", 1.0)
+    (tmp_path / "reader_process.py").write_text(program)
+    monkeypatch.setattr(limited_process, "PROGRAM", tmp_path / "reader_process.py")
+    monkeypatch.setattr(limited_process, "MIN_SECONDS", 1.0)
     with pytest.raises(TableError, match=message):
         read_table(xlsx(tmp_path / "t.xlsx", {"Data": ROWS}))
 
@@ -241,8 +241,8 @@ def test_messages_for_developers_are_not_shown(tmp_path, monkeypatch, capfd):
         "sys.stderr.write('thread panicked at src/lib.rs\\nstack backtrace:\\n')\n"
         "raise BaseException('called `Option::unwrap()` on a `None` value')"
     )
-    (tmp_path / "child.py").write_text(program)
-    monkeypatch.setattr(limited, "PROGRAM", tmp_path / "child.py")
+    (tmp_path / "reader_process.py").write_text(program)
+    monkeypatch.setattr(limited_process, "PROGRAM", tmp_path / "reader_process.py")
     with pytest.raises(TableError, match=r"t.xlsx: invalid spreadsheet \(python-calamine crash"):
         read_table(xlsx(tmp_path / "t.xlsx", {"Data": ROWS}))
     assert capfd.readouterr() == ("", "")
@@ -308,14 +308,14 @@ def test_long_text_in_many_cells_exceeds_the_memory_limit(tmp_path):
 
 @linux
 def test_output_of_the_child_process_is_limited(tmp_path, monkeypatch):
-    monkeypatch.setattr(limited, "MAX_OUTPUT", 1e-9)
+    monkeypatch.setattr(limited_process, "MAX_OUTPUT", 1e-9)
     with pytest.raises(TableError, match=TOO_MUCH):
         read_table(xlsx(tmp_path / "t.xlsx", {"Data": ROWS}))
 
 
 def test_systems_without_resource_limits(monkeypatch):
     monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
-    assert child.limit_resources(1, 0.0) is None
+    assert reader_process.limit_resources(1, 0.0) is None
 
 
 def test_numbering_of_repeated_names_is_linear():

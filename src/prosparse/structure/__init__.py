@@ -9,7 +9,7 @@ from .communality import compute_communalities
 from .component_count import count_components
 from .false_discoveries import adjust_pvalues
 from .leading_components import FIT_TOLERANCE, StandardisedData
-from .leave_one_out_test import MIN_DOF
+from .leave_one_out_pvalues import MIN_DOF
 from .shared_variables import SharedVariables, select_shared_variables
 
 __all__ = [

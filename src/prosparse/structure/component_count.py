@@ -10,7 +10,7 @@ import numpy as np
 from ..selection.dimension import MAX_COUNTED, count_signals
 from .leading_components import FIT_TOLERANCE, TEST_TOLERANCE, StandardisedData
 from .leave_one_out import leave_one_out_r2
-from .leave_one_out_test import max_tested_components
+from .leave_one_out_pvalues import max_tested_components
 
 _MAX_ITERATIONS = 10
 _MIN_UNIQUENESS = 1e-6  # lower bound of the uniqueness of a variable

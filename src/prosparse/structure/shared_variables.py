@@ -1,7 +1,7 @@
 """Selection of the variables with shared variance, with false discovery rate control.
 
 A variable has shared variance if the principal components of the *other* variables explain more of
-it than expected under the null (`leave_one_out_test`). Pure noise variables blur the components.
+it than expected under the null (`leave_one_out_pvalues`). Pure noise variables blur the components.
 The test is therefore iterated with the components of the selected variables:
 
 1. **Candidates.** Each variable is tested against the components of all others, then against the
@@ -28,7 +28,7 @@ import numpy as np
 
 from .false_discoveries import benjamini_hochberg
 from .leading_components import StandardisedData
-from .leave_one_out_test import LeaveOneOutTest, LeaveOneOutTester
+from .leave_one_out_pvalues import LeaveOneOutTest, LeaveOneOutTester
 
 # Rates of the first iterations, selected on simulations that the experiments do not use.
 SCREENING_RATES = (0.5, 0.4, 0.3, 0.2, 0.1)

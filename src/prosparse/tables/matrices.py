@@ -30,7 +30,7 @@ from .base import (
     refuse_inexact,
 )
 from .identifiers import describe_identifier, identifier_candidates
-from .limited import read_in_child
+from .limited_process import read_in_child
 from .matrix_market import read_matrix_market
 from .orientation import split_named_rows
 

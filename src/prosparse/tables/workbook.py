@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..errors import TableError
 from .base import ReadOptions, Table, plural, quote
 from .layout import Row, find_header, find_layout, find_roles, make_header, make_table, read_rows
-from .limited import read_in_child
+from .limited_process import read_in_child
 from .non_numeric import MISSING_ADVICE
 from .orientation import split_named_rows
 

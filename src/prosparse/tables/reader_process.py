@@ -1,4 +1,4 @@
-"""Program that reads one file: ``python child.py TASK FILE MEMORY SECONDS OPTIONS``.
+"""Program that reads one file: ``python reader_process.py TASK FILE MEMORY SECONDS OPTIONS``.
 
 `limited.read_in_child` starts it in a process with limits, because python-calamine and the HDF5
 library hang, crash or exhaust the memory on some files. The program imports nothing of prosparse

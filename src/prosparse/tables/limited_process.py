@@ -17,9 +17,9 @@ from typing import Any
 
 from ..errors import TableError
 from .base import quote
-from .child import FAILED, OUT_OF_MEMORY
+from .reader_process import FAILED, OUT_OF_MEMORY
 
-PROGRAM = Path(__file__).with_name("child.py")
+PROGRAM = Path(__file__).with_name("reader_process.py")
 MIN_MEMORY = 2**30  # bytes that reading any file may take,
 MEMORY_PER_BYTE = 100  # and those per byte of the file in addition
 MAX_OUTPUT = 0.25  # proportion of the memory limit: texts in Python take four times their length

@@ -7,7 +7,7 @@ from data_matrices import simulated, standardised_data
 from prosparse.structure import leading_components
 from prosparse.structure.false_discoveries import benjamini_hochberg
 from prosparse.structure.leave_one_out import leave_one_out_eigenvectors
-from prosparse.structure.leave_one_out_test import (
+from prosparse.structure.leave_one_out_pvalues import (
     LeaveOneOutScorer,
     LeaveOneOutTester,
     max_tested_components,
