@@ -145,11 +145,13 @@
     const tests = DATA.tests, quantity = tests ? "communality" : "relevance";
     const nSelected = DATA.selected.reduce((a, b) => a + b, 0);
     const few = bars.length <= 40;
+    const longest = Math.max(...bars.map((k) => shorten(DATA.names[k], 16).length));
+    const bottom = few ? 26 + 5.5 * longest : 46;  // room for rotated names
     const label = `${tests ? "Communality" : "Relevance"} of the first ${last} variables in decreasing order; ` +
       `${nSelected} are selected`;
     const plot = frame(host, label,
       { low: 0.5, high: last + 0.5, label: few ? "" : `variables, ${tests ? "highest" : "most relevant"} first`, ticks: few ? [] : undefined },
-      { low: 0, high: 1, label: quantity }, { height: few ? 340 : 300, bottom: few ? 110 : 46 });
+      { low: 0, high: 1, label: quantity }, { height: 254 + bottom, bottom });
     const slot = (plot.right - plot.left) / bars.length;
     const wide = bars.length > 150 ? slot + 0.6 : slot * (few ? 0.8 : 0.92);  // without stripes if there are many
     bars.forEach((k, i) => {
