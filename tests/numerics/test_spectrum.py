@@ -103,7 +103,7 @@ def test_fits_do_not_depend_on_how_the_spectrum_was_found(shape, d, monkeypatch)
     X = make_globally_sparse(*shape, n_components=3, n_informative=20, random_state=0).X
     exact = GSPPCA(d, tol=1e-13).fit(X)
     monkeypatch.setattr(linalg, "EXACT_SIDE", 10)
-    monkeypatch.setattr("prosparse.models.gsppca.solve.N_EIGENVALUES", 2)  # "auto" has to look again
+    monkeypatch.setattr("prosparse.models.gsppca.solve.N_EIGENVALUES", 2)
     some = GSPPCA(d, tol=1e-13).fit(X)
     assert some.n_components_ == exact.n_components_
     np.testing.assert_array_equal(some.support_, exact.support_)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from prosparse import TableError
-from prosparse.tables import ReadOptions, limited_process, read_table
+from prosparse.tables import ReadOptions, limited_process, read_table, reader_process
 from prosparse.tables.base import make_unique
 
 pytestmark = pytest.mark.quick
