@@ -1,4 +1,4 @@
-"""What latents stand for: variables, gene sets and covariates, beside SciPy's own answers."""
+"""Leading variables, gene set enrichment and associations, compared with SciPy."""
 
 import numpy as np
 import pandas as pd
@@ -32,20 +32,20 @@ def model(views):
 
 @pytest.fixture(scope="module")
 def strong(model):
-    """The latent of the first ten genes."""
+    """Index of the factor of the first ten genes."""
     return int(np.argmax(np.abs(model.components_[:, 0])))
 
 
-def test_largest_loadings_first(model, strong):
-    rows = [row for row in top_variables(model, 4) if row.latent == strong]
+def test_top_variables(model, strong):
+    rows = [row for row in top_variables(model, 4) if row.factor == strong]
     loadings = np.array([row.loading for row in rows])
     order = np.argsort(-np.abs(model.components_[strong]))[:4]
     np.testing.assert_array_equal(loadings, model.components_[strong, order])
     assert [row.view for row in rows] == (order >= 40).astype(int).tolist()
-    whole = [row for row in top_variables(model, 100) if row.latent == strong]
-    assert len(whole) == np.count_nonzero(model.components_[strong])
-    assert sum(row.share for row in whole) == pytest.approx(1.0)
-    with pytest.raises(ParameterError, match="`most`"):
+    complete = [row for row in top_variables(model, 100) if row.factor == strong]
+    assert len(complete) == np.count_nonzero(model.components_[strong])
+    assert sum(row.proportion for row in complete) == pytest.approx(1.0)
+    with pytest.raises(ParameterError, match="`n_variables`"):
         top_variables(model, 0)
 
 
@@ -53,20 +53,19 @@ SETS = {"first": GENES[:8] + ["unknown"], "third": GENES[20:30], "small": GENES[
 
 
 @pytest.mark.parametrize("test", ["rank", "overlap"])
-def test_gene_sets_beside_scipy(model, strong, test):
+def test_enrichment_agrees_with_scipy(model, strong, test):
     rows = enrichment(model, SETS, test=test, view=0)
     assert len(rows) == 4
     assert [row.p_value for row in rows] == sorted(row.p_value for row in rows)
-    first = next(row for row in rows if row.latent == strong and row.gene_set == "first")
+    first = next(row for row in rows if row.factor == strong and row.gene_set == "first")
     assert first == rows[0]
     size = np.abs(model.view_components_[0][strong])
     if test == "rank":
-        found = mannwhitneyu(size[:8], size[8:], alternative="greater", method="asymptotic")
-        assert first.effect == pytest.approx(found.statistic / (8 * 32))
-        expected = found.pvalue
+        result = mannwhitneyu(size[:8], size[8:], alternative="greater", method="asymptotic")
+        assert first.effect == pytest.approx(result.statistic / (8 * 32))
+        expected = result.pvalue
     else:
-        chosen = np.count_nonzero(size)
-        expected = hypergeom.sf(np.count_nonzero(size[:8]) - 1, 40, 8, chosen)
+        expected = hypergeom.sf(np.count_nonzero(size[:8]) - 1, 40, 8, np.count_nonzero(size))
         assert first.effect == pytest.approx(np.mean(size[:8] > 0) / np.mean(size > 0))
     assert first.p_value == pytest.approx(expected)
     assert first.size == 8
@@ -77,44 +76,44 @@ def test_gene_sets_beside_scipy(model, strong, test):
     assert all(row.p_value > 0.05 for row in rows if row.gene_set == "third")
 
 
-def test_gene_sets_of_one_sign(model, strong):
+def test_enrichment_of_one_sign(model, strong):
     sign = "positive" if model.components_[strong, 0] > 0 else "negative"
     other = {"positive": "negative", "negative": "positive"}[sign]
 
-    def p_value(asked):
-        rows = enrichment(model, SETS, sign=asked, view=0)
-        return next(r.p_value for r in rows if r.latent == strong and r.gene_set == "first")
+    def p_value(sign):
+        rows = enrichment(model, SETS, sign=sign, view=0)
+        return next(r.p_value for r in rows if r.factor == strong and r.gene_set == "first")
 
     assert p_value(sign) < 0.01
     assert p_value(other) > 0.5
 
 
-def test_gene_sets_that_cannot_be_tested(model, views):
-    with pytest.raises(InputError, match="have no names that are all different"):
+def test_errors_of_enrichment(model, views):
+    with pytest.raises(InputError, match="no unique names"):
         enrichment(model, SETS)  # both views have a g0
-    with pytest.raises(InputError, match="none of the 1 gene sets has 5 variables"):
+    with pytest.raises(InputError, match="no set with at least 5 variables"):
         enrichment(model, {"other": ["p53"]}, view=0)
     with pytest.raises(InputError, match="must be a list of names"):
         enrichment(model, {"other": "p53"}, view=0)
-    with pytest.raises(InputError, match="must be a mapping"):
+    with pytest.raises(InputError, match="must map the names of sets"):
         enrichment(model, [GENES], view=0)
     with pytest.raises(ParameterError, match="below the number of views, 2, got 2"):
         enrichment(model, SETS, view=2)
     with pytest.raises(ParameterError, match="`test` must be one of"):
         enrichment(model, SETS, test="fisher", view=0)
     genes = views[1][0]
-    bare = SCA(1).fit(genes.to_numpy())
-    with pytest.raises(InputError, match="of view 0 have no names"):
-        enrichment(bare, SETS, view=0)
+    unnamed = SCA(1).fit(genes.to_numpy())
+    with pytest.raises(InputError, match="view 0 has no variable names"):
+        enrichment(unnamed, SETS, view=0)
     assert enrichment(SCA(1).fit(genes), SETS)[0].gene_set == "first"
     regression = SpinyRegressor().fit(genes, genes["g0"])
-    with pytest.raises(InputError, match="no latents to interpret"):
+    with pytest.raises(InputError, match="coefficients but no factors"):
         top_variables(regression)
 
 
-def test_covariates_beside_scipy(model, strong, views):
-    Z, tables = views
-    scores = model.transform(tables)
+def test_associations_agree_with_scipy(model, strong, views):
+    Z, data = views
+    scores = model.transform(data)
     rng = np.random.default_rng(1)
     age = Z[:, 0] + 0.3 * rng.normal(size=120)
     age[:5] = np.nan
@@ -123,7 +122,7 @@ def test_covariates_beside_scipy(model, strong, views):
     covariates = pd.DataFrame({"age": age, "kind": kind, "noise": rng.integers(0, 5, 120)})
     rows = associations(scores, covariates)
     assert len(rows) == 6
-    by_name = {(row.covariate, row.latent): row for row in rows}
+    by_name = {(row.covariate, row.factor): row for row in rows}
     found = by_name["age", strong]
     rho = spearmanr(scores[5:, strong], age[5:])
     assert (found.kind, found.n) == ("number", 115)
@@ -142,7 +141,7 @@ def test_covariates_beside_scipy(model, strong, views):
     )
 
 
-def test_covariates_that_say_nothing():
+def test_uninformative_covariates():
     scores = np.arange(12.0).reshape(6, 2)
     rows = associations(
         scores,
@@ -153,12 +152,12 @@ def test_covariates_that_say_nothing():
             "nullable": pd.array([1, 2, 3, 4, 5, None], dtype="Int64"),
         },
     )
-    told = {row.covariate: row for row in rows}
-    assert told["same"].p_value == told["one"].p_value == told["few"].p_value == 1.0
-    assert told["nullable"].kind == "number"
-    assert told["nullable"].effect == pytest.approx(1.0)
-    with pytest.raises(InputError, match="covariate 'age' has shape"):
+    by_name = {row.covariate: row for row in rows}
+    assert by_name["same"].p_value == by_name["one"].p_value == by_name["few"].p_value == 1.0
+    assert by_name["nullable"].kind == "number"
+    assert by_name["nullable"].effect == pytest.approx(1.0)
+    with pytest.raises(InputError, match="'age' must have one value for each of the 6"):
         associations(scores, {"age": [1, 2]})
-    with pytest.raises(InputError, match="one column per latent"):
+    with pytest.raises(InputError, match="one column per factor"):
         associations(np.arange(3.0), {})
     assert associations(scores, {}) == []

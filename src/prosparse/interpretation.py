@@ -1,8 +1,7 @@
-"""What the latents of a fitted model stand for: their variables, gene sets, and covariates.
+"""Interpretation of factors: leading variables, gene set enrichment and associations.
 
-Nothing here is fitted again and no gene set is shipped: sets and covariates are the user's own.
-Every function answers with a list of named tuples, which ``pandas.DataFrame`` takes as it is.
-Latents are numbered from 0, as the rows of ``components_`` are.
+The functions do not refit the model. They return lists of named tuples, which ``pandas.DataFrame``
+accepts. Factors are numbered from 0, like the rows of ``components_``.
 """
 
 from __future__ import annotations
@@ -27,82 +26,83 @@ Test = Literal["rank", "overlap"]
 
 
 class Variable(NamedTuple):
-    """A variable and its loading on a latent.
+    """Loading of a variable on a factor.
 
     Attributes
     ----------
-    latent : int
+    factor : int
         Row of ``components_``.
     view : int
-        The view of the variable; 0 where there is one table.
+        View of the variable; 0 if there is one view.
     name : str
-        Of the variable.
+        Name of the variable.
     loading : float
-        On the latent.
-    share : float
-        Of the latent's variance: the square of the loading over the sum of all squares.
+        Loading on the factor.
+    proportion : float
+        Squared loading divided by the sum of squared loadings of the factor.
     """
 
-    latent: int
+    factor: int
     view: int
     name: str
     loading: float
-    share: float
+    proportion: float
 
 
 class Enrichment(NamedTuple):
-    """A test of one gene set on one latent.
+    """Enrichment test of one gene set on one factor.
 
     Attributes
     ----------
-    latent : int
+    factor : int
         Row of ``components_``.
     gene_set : str
         Name of the set.
     size : int
-        Variables of the model that belong to the set.
-    with_loading : int
-        Of these, those with a loading of the asked sign on the latent.
+        Number of variables of the model in the set.
+    n_nonzero : int
+        Number of variables in the set with a nonzero loading of the requested sign.
     effect : float
-        "rank": the probability that a variable of the set has a larger loading than one outside
-        it, 0.5 by chance. "overlap": how many times as many variables with a loading as by chance.
+        "rank": probability that a variable in the set has a larger loading than one outside it,
+        0.5 under the null. "overlap": ratio of the number of variables in the set with nonzero
+        loadings to its null expectation.
     p_value : float
-        Of this test alone.
+        Unadjusted p-value.
     q_value : float
-        Corrected for all sets and latents tested together (Benjamini and Hochberg).
+        P-value adjusted for all sets and factors (Benjamini-Hochberg).
     """
 
-    latent: int
+    factor: int
     gene_set: str
     size: int
-    with_loading: int
+    n_nonzero: int
     effect: float
     p_value: float
     q_value: float
 
 
 class Association(NamedTuple):
-    """A test of one covariate with one latent.
+    """Association test of one covariate with one factor.
 
     Attributes
     ----------
-    latent : int
+    factor : int
         Column of the scores.
     covariate : str
-        Its name.
-    kind : str
-        "number" (Spearman's rank correlation) or "category" (Kruskal and Wallis' test).
+        Name of the covariate.
+    kind : {"number", "category"}
+        Spearman correlation for numbers, Kruskal-Wallis test for categories.
     effect : float
-        The correlation; of categories the share of the variance of the ranks between them.
+        Correlation, or proportion of the variance of the ranks between categories.
     p_value : float
-        Of this test alone.
+        Unadjusted p-value.
     q_value : float
-        Corrected for all covariates and latents tested together (Benjamini and Hochberg).
+        P-value adjusted for all covariates and factors (Benjamini-Hochberg).
     n : int
-        Samples with a known value of the covariate.
+        Number of samples with a known value of the covariate.
     """
 
-    latent: int
+    factor: int
     covariate: str
     kind: str
     effect: float
@@ -111,20 +111,20 @@ class Association(NamedTuple):
     n: int
 
 
-def top_variables(model: VariableSelector, most: int = 10) -> list[Variable]:
-    """The variables with the largest loadings on each latent, the largest first.
+def top_variables(model: VariableSelector, n_variables: int = 10) -> list[Variable]:
+    """List the variables with the largest absolute loadings on each factor.
 
     Parameters
     ----------
     model : fitted estimator
-        One with ``components_``.
-    most : int, default=10
-        Variables per latent, at most; those without a loading are never listed.
+        Estimator with ``components_``.
+    n_variables : int, default=10
+        Maximum number of variables per factor; zero loadings are not listed.
 
     Returns
     -------
     list of Variable
-        Latent after latent.
+        Variables in decreasing order of the absolute loading, factor by factor.
 
     Examples
     --------
@@ -136,21 +136,21 @@ def top_variables(model: VariableSelector, most: int = 10) -> list[Variable]:
     >>> [variable.name for variable in top_variables(SCA(1).fit(X))]
     ['x0', 'x1']
     """
-    check_integer("most", most, 1)
-    found = _with_components(model)
-    view = _view_of_columns(found)
-    listed = []
-    for latent, row in enumerate(found.loadings):
-        total = float(np.sum(row**2)) or 1.0
-        order = np.argsort(-np.abs(row), kind="stable")[:most]
-        listed += [
-            Variable(
-                latent, int(view[k]), found.names[k], float(row[k]), float(row[k] ** 2 / total)
-            )
-            for k in order
-            if row[k] != 0
+    check_integer("n_variables", n_variables, 1)
+    found = _require_factors(model)
+    views = np.zeros(len(found.names), dtype=int)
+    if found.views is not None:
+        for view, columns in enumerate(found.views.columns):
+            views[columns] = view
+    variables = []
+    for factor, w in enumerate(found.loadings):
+        total = float(np.sum(w**2)) or 1.0
+        variables += [
+            Variable(factor, int(views[k]), found.names[k], float(w[k]), float(w[k] ** 2 / total))
+            for k in np.argsort(-np.abs(w), kind="stable")[:n_variables]
+            if w[k] != 0
         ]
-    return listed
+    return variables
 
 
 def enrichment(
@@ -162,72 +162,69 @@ def enrichment(
     view: int | None = None,
     min_size: int = 5,
 ) -> list[Enrichment]:
-    """Gene sets whose variables load on a latent more than others do.
+    """Test gene sets for enrichment among the loadings of each factor.
 
     Parameters
     ----------
     model : fitted estimator
-        One with ``components_``, fitted to a table with column names.
-    gene_sets : mapping from name to names of variables
-        The user's own.
+        Estimator with ``components_``, fitted to data with column names.
+    gene_sets : mapping of str to iterable of str
+        Names of the variables in each set.
     test : {"rank", "overlap"}, default="rank"
-        "rank": whether the loadings of the set are larger than those of all other variables
-        (Mann and Whitney's test). "overlap": whether more of its variables have a loading than
-        chance would give (hypergeometric law), for which sparse loadings are needed.
+        "rank" is the Mann-Whitney test of the loadings of the set against all other loadings.
+        "overlap" is the hypergeometric test of the number of nonzero loadings in the set, and
+        needs sparse loadings.
     sign : {"both", "positive", "negative"}, default="both"
-        Which loadings count: all by their size, or those of one sign.
+        Sign of the loadings to test; "both" uses absolute values.
     view : int or None, default=None
-        The view that the sets are about: only its variables are tested, and compared with each
-        other. None: all variables.
+        View whose variables are tested; None for all variables.
     min_size : int, default=5
-        Sets with fewer variables in the table are left out.
+        Minimum number of variables of the model in a set; smaller sets are omitted.
 
     Returns
     -------
     list of Enrichment
-        The smallest p-value first.
+        Tests in increasing order of the p-value.
 
     Notes
     -----
-    Both tests take variables to be independent, given the latent. Genes of one set often are not,
-    so that small p-values rank sets rather than prove anything.
+    Both tests assume that the variables are independent given the factor. Genes in a set are often
+    correlated. The p-values are then too small, and rank the sets only.
     """
     check_choice("test", test, get_args(Test))
     check_choice("sign", sign, get_args(Sign))
     check_integer("min_size", min_size, 1)
-    found = _with_components(model)
-    names, loadings = _background(model, found, view)
-    place = {name: k for k, name in enumerate(names)}
-    members = _members(gene_sets, place, min_size)
-    rows = []
-    for latent, row in enumerate(loadings):
-        size = (
-            np.abs(row) if sign == "both" else np.clip(row if sign == "positive" else -row, 0, None)
-        )
+    found = _require_factors(model)
+    names, loadings = _select_background(model, found, view)
+    members = _find_members(gene_sets, {name: k for k, name in enumerate(names)}, min_size)
+    compare = _test_ranks if test == "rank" else _test_overlap
+    tests = []
+    for factor, w in enumerate(loadings):
+        size = np.abs(w) if sign == "both" else np.clip(w if sign == "positive" else -w, 0, None)
         for name, inside in members.items():
-            count = int(np.count_nonzero(size[inside]))
-            compare = _by_rank if test == "rank" else _by_overlap
+            n_nonzero = int(np.count_nonzero(size[inside]))
             effect, p_value = compare(size, inside)
-            total = int(inside.sum())
-            rows.append(Enrichment(latent, name, total, count, effect, p_value, np.nan))
-    return sorted(_corrected(rows), key=lambda row: row.p_value)
+            tests.append(
+                Enrichment(factor, name, int(inside.sum()), n_nonzero, effect, p_value, np.nan)
+            )
+    return sorted(_adjust_p_values(tests), key=lambda row: row.p_value)
 
 
 def associations(scores: Any, covariates: Mapping[str, Any]) -> list[Association]:
-    """Latents that go with what is known of the samples.
+    """Test the association of factors with covariates of the samples.
 
     Parameters
     ----------
-    scores : array (n_samples, latents)
-        From ``transform``.
-    covariates : mapping from name to values (n_samples,), or data frame
-        Numbers are correlated by their ranks; anything else is compared between categories.
-        Samples without a value (None or NaN) do not count.
+    scores : array of shape (n_samples, n_factors)
+        Scores, the output of ``transform``.
+    covariates : mapping of str to array-like of shape (n_samples,), or data frame
+        Values of each covariate. Numbers use Spearman correlation, other values the
+        Kruskal-Wallis test. Missing values (None or NaN) are omitted.
 
     Returns
     -------
     list of Association
-        The smallest p-value first.
+        Tests in increasing order of the p-value.
 
     Examples
     --------
@@ -241,80 +238,80 @@ def associations(scores: Any, covariates: Mapping[str, Any]) -> list[Association
     scores = np.asarray(to_numpy(scores), dtype=float)
     if scores.ndim != 2:
         raise InputError(
-            f"`scores` must have one row per sample and one column per latent, got shape "
+            "`scores` must have one row per sample and one column per factor, got shape "
             f"{scores.shape}"
         )
-    rows = []
+    tests = []
     for name in covariates:
         values = np.asarray(covariates[name])
         if values.shape != (scores.shape[0],):
             raise InputError(
-                f"covariate {name!r} has shape {values.shape}, but there are {scores.shape[0]} "
-                "samples: give one value for each"
+                f"covariate {name!r} must have one value for each of the {scores.shape[0]} "
+                f"samples, got shape {values.shape}"
             )
         known = np.array([not _is_missing(value) for value in values.tolist()], dtype=bool)
-        number = all(_is_number(value) for value in values[known].tolist())
-        for latent in range(scores.shape[1]):
-            test = _by_correlation if number else _by_category
-            effect, p_value = test(scores[known, latent], values[known])
-            kind = "number" if number else "category"
-            rows.append(
-                Association(latent, str(name), kind, effect, p_value, np.nan, int(known.sum()))
+        is_numeric = all(_is_number(value) for value in values[known].tolist())
+        kind = "number" if is_numeric else "category"
+        test = _test_correlation if is_numeric else _test_categories
+        for factor in range(scores.shape[1]):
+            effect, p_value = test(scores[known, factor], values[known])
+            tests.append(
+                Association(factor, str(name), kind, effect, p_value, np.nan, int(known.sum()))
             )
-    return sorted(_corrected(rows), key=lambda row: row.p_value)
+    return sorted(_adjust_p_values(tests), key=lambda row: row.p_value)
 
 
-# --- one test each: (effect, p-value)
+# --- tests, which return the effect and the p-value
 
 
-def _by_rank(size: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
+def _test_ranks(size: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
     outside = ~inside
     if not outside.any():
         return 0.5, 1.0
-    found = mannwhitneyu(size[inside], size[outside], alternative="greater", method="asymptotic")
-    pairs = float(inside.sum()) * float(outside.sum())
-    p_value = float(found.pvalue)
-    return float(found.statistic) / pairs, p_value if np.isfinite(p_value) else 1.0
+    result = mannwhitneyu(size[inside], size[outside], alternative="greater", method="asymptotic")
+    n_pairs = float(inside.sum()) * float(outside.sum())
+    p_value = float(result.pvalue)
+    return float(result.statistic) / n_pairs, p_value if np.isfinite(p_value) else 1.0
 
 
-def _by_overlap(size: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
-    chosen = size > 0
-    both = int(np.sum(chosen & inside))
-    expected = float(chosen.sum()) * float(inside.sum()) / size.size
-    # P(at least as many)
-    p_value = hypergeom.sf(both - 1, size.size, int(inside.sum()), int(chosen.sum()))
-    return (both / expected if expected else 0.0), float(np.clip(p_value, 0.0, 1.0))
+def _test_overlap(size: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
+    nonzero = size > 0
+    n_both = int(np.sum(nonzero & inside))
+    expected = float(nonzero.sum()) * float(inside.sum()) / size.size
+    # P(N >= n_both), because sf(n) is P(N > n)
+    p_value = hypergeom.sf(n_both - 1, size.size, int(inside.sum()), int(nonzero.sum()))
+    return (n_both / expected if expected else 0.0), float(np.clip(p_value, 0.0, 1.0))
 
 
-def _by_correlation(score: np.ndarray, values: np.ndarray) -> tuple[float, float]:
+def _test_correlation(score: np.ndarray, values: np.ndarray) -> tuple[float, float]:
     if score.size < 3 or np.ptp(score) == 0 or np.ptp(values.astype(float)) == 0:
         return 0.0, 1.0
-    found = spearmanr(score, values.astype(float))
-    return float(found.statistic), float(found.pvalue)
+    result = spearmanr(score, values.astype(float))
+    return float(result.statistic), float(result.pvalue)
 
 
-def _by_category(score: np.ndarray, values: np.ndarray) -> tuple[float, float]:
+def _test_categories(score: np.ndarray, values: np.ndarray) -> tuple[float, float]:
     labels = values.astype(str)
     groups = [score[labels == label] for label in np.unique(labels)]
     if len(groups) < 2 or np.ptp(score) == 0:
         return 0.0, 1.0
-    found = kruskal(*groups)
-    return float(found.statistic) / (score.size - 1), float(found.pvalue)
+    result = kruskal(*groups)
+    return float(result.statistic) / (score.size - 1), float(result.pvalue)
 
 
-# --- what they share
+# --- helpers
 
 
-def _corrected(rows: list[Any]) -> list[Any]:
-    """The same with q-values, over all tests together."""
-    if not rows:
-        return rows
-    q_values = false_discovery_control([row.p_value for row in rows])
-    return [row._replace(q_value=float(q)) for row, q in zip(rows, q_values, strict=True)]
+def _adjust_p_values(tests: list[Any]) -> list[Any]:
+    """Add the q-values of all tests (Benjamini-Hochberg)."""
+    if not tests:
+        return tests
+    q_values = false_discovery_control([test.p_value for test in tests])
+    return [test._replace(q_value=float(q)) for test, q in zip(tests, q_values, strict=True)]
 
 
 def _is_missing(value: object) -> bool:
-    """Whether a value stands for none: None, NaN, or pandas' own."""
+    """Return whether a value is None, NaN, or a missing value of pandas."""
     if isinstance(value, float):
         return math.isnan(value)
     return value is None or type(value).__name__ in ("NAType", "NaTType")
@@ -324,31 +321,22 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _with_components(model: VariableSelector) -> Findings:
+def _require_factors(model: VariableSelector) -> Findings:
     found = findings_of(model)
     if found.regression:
-        raise InputError(f"{found.method} has coefficients, and no latents to interpret")
+        raise InputError(f"{found.method} has coefficients but no factors; use a PCA estimator")
     return found
 
 
-def _view_of_columns(found: Findings) -> np.ndarray:
-    view = np.zeros(len(found.names), dtype=int)
-    if found.views is not None:
-        for number, columns in enumerate(found.views.columns):
-            view[columns] = number
-    return view
-
-
-def _background(
+def _select_background(
     model: VariableSelector, found: Findings, view: int | None
 ) -> tuple[list[str], np.ndarray]:
-    """Names and loadings of the variables that are compared with each other."""
+    """Return the names and loadings of the variables to compare."""
     if view is None:
         if not found.named:
             raise InputError(
-                "the variables of this model have no names that are all different, so that no "
-                "gene set can name them: fit it to a data frame, or give `view` for one whose "
-                "columns have names"
+                "the variables of this model have no unique names; fit it to a data frame, or set "
+                "`view` to a view with column names"
             )
         return found.names, found.loadings
     views = [] if found.views is None else found.views.columns
@@ -358,38 +346,37 @@ def _background(
             f"`view` must be below the number of views, {max(1, len(views))}, got {view}"
         )
     if not views:
-        return _background(model, found, None)
+        return _select_background(model, found, None)
     columns = views[view]
-    known = getattr(model, "view_names_", [None] * len(views))[view]
-    if known is None and not found.named:
+    view_names = getattr(model, "view_names_", [None] * len(views))[view]
+    if view_names is None and not found.named:
         raise InputError(
-            f"the variables of view {view} have no names, so that no gene set can name them: fit "
-            "the model to data frames"
+            f"the variables of view {view} have no names; fit the model to data frames"
         )
-    names = [found.names[k] for k in columns] if known is None else [str(name) for name in known]
+    names = [found.names[k] for k in columns] if view_names is None else [*map(str, view_names)]
     return names, found.loadings[:, columns]
 
 
-def _members(
-    gene_sets: Mapping[str, Iterable[str]], place: Mapping[str, int], min_size: int
+def _find_members(
+    gene_sets: Mapping[str, Iterable[str]], columns: Mapping[str, int], min_size: int
 ) -> dict[str, np.ndarray]:
-    """Which variables belong to each set that is large enough, (n_features,) bool each."""
+    """Return the mask of the variables in each set of sufficient size, (n_features,)."""
     if not isinstance(gene_sets, Mapping):
         raise InputError(
-            "`gene_sets` must be a mapping from the name of a set to the names of its variables, "
-            f"got {type(gene_sets).__name__}"
+            "`gene_sets` must map the names of sets to the names of their variables, got "
+            f"{type(gene_sets).__name__}"
         )
     members = {}
     for name, genes in gene_sets.items():
         if isinstance(genes, str):
-            raise InputError(f"gene set {name!r} must be a list of names, got the text {genes!r}")
-        inside = np.zeros(len(place), dtype=bool)
-        inside[[place[gene] for gene in map(str, genes) if gene in place]] = True
+            raise InputError(f"gene set {name!r} must be a list of names, got {genes!r}")
+        inside = np.zeros(len(columns), dtype=bool)
+        inside[[columns[gene] for gene in map(str, genes) if gene in columns]] = True
         if inside.sum() >= min_size:
             members[str(name)] = inside
     if not members:
         raise InputError(
-            f"none of the {len(gene_sets)} gene sets has {min_size} variables of the table or "
-            "more: do their names match, and is `min_size` not too large?"
+            f"`gene_sets` has no set with at least {min_size} variables of the model; compare the "
+            "names with the column names, or reduce `min_size`"
         )
     return members
