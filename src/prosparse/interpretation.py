@@ -350,9 +350,7 @@ def _select_background(
     columns = views[view]
     view_names = getattr(model, "view_names_", [None] * len(views))[view]
     if view_names is None and not found.named:
-        raise InputError(
-            f"the variables of view {view} have no names; fit the model to data frames"
-        )
+        raise InputError(f"view {view} has no variable names; fit the model to data frames")
     names = [found.names[k] for k in columns] if view_names is None else [*map(str, view_names)]
     return names, found.loadings[:, columns]
 
