@@ -217,8 +217,9 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
     sentences = [
         f"{subject} {percent(found.explained)} of the total variance of the {p:,} standardised "
         f"variables. The null expectation of the communality is {percent(tests.null_communality)}.",
-        f"The false discovery rate is at most {fdr:.3g}: on average, at most {100 * fdr:.3g} of "
-        "100 selected variables are false discoveries.",
+        f"If the rows are exchangeable, the false discovery rate is at most {fdr:.3g}: on average, "
+        f"at most {100 * fdr:.3g} of 100 selected variables are false discoveries. Rows of unequal "
+        "noise and outlying rows violate this assumption.",
     ]
     if found.n_selected > 1:
         communalities = ", ".join(list_communalities(found, tests, MAX_NAMED))
