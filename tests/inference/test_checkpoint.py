@@ -1,4 +1,4 @@
-"""A fit that is killed goes on where it was, and refuses to go on with something else."""
+"""Checkpoints: resumed fits, and errors for unsuitable files."""
 
 import io
 import os
@@ -19,63 +19,63 @@ KILLED = """
     import os, signal
     from prosparse import GSPPCA, SCA, Checkpoint
     from prosparse.datasets import make_globally_sparse
-    from prosparse.inference import (checkpoint)
+    from prosparse.inference import checkpoint
 
     write, writes = checkpoint.Checkpoint.write, []
 
-    def deadly(self):
+    def write_and_kill(self):
         write(self)
         writes.append(1)
         if len(writes) == {writes}:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    checkpoint.Checkpoint.write = deadly
+    checkpoint.Checkpoint.write = write_and_kill
     X = make_globally_sparse(50, 300, n_components=4, random_state=0).X
     GSPPCA({d}, tol=1e-12).fit(X, checkpoint=Checkpoint({path!r}, every=3))
 """
 
 
 @pytest.fixture(scope="module")
-def table():
+def X():
     return make_globally_sparse(50, 300, n_components=4, random_state=0).X
 
 
-def assert_same(ours, theirs):
-    for name, value in vars(theirs).items():
+def assert_same(model, expected):
+    for name, value in vars(expected).items():
         if name.endswith("_"):
-            np.testing.assert_array_equal(getattr(ours, name), value, err_msg=name)
+            np.testing.assert_array_equal(getattr(model, name), value, err_msg=name)
 
 
 @pytest.mark.parametrize("writes", [1, 4])
-def test_killed_and_resumed_equals_uninterrupted(table, tmp_path, writes):
+def test_resumed_fit_equals_uninterrupted_fit(X, tmp_path, writes):
     path = tmp_path / "fit.npz"
     program = Program(KILLED.format(path=str(path), d=4, writes=writes), tmp_path)
     assert program.ended(100).returncode == -signal.SIGKILL
     assert path.exists()
-    whole = GSPPCA(4, tol=1e-12).fit(table)
+    whole = GSPPCA(4, tol=1e-12).fit(X)
     assert whole.n_iter_ > 3 * writes
-    steps = []
+    n_writes = []
     file = Checkpoint(path, every=3)
     original = file.write
-    file.write = lambda: (steps.append(1), original())[1]
-    resumed = GSPPCA(4, tol=1e-12).fit(table, checkpoint=file)
+    file.write = lambda: (n_writes.append(1), original())[1]
+    resumed = GSPPCA(4, tol=1e-12).fit(X, checkpoint=file)
     assert_same(resumed, whole)
-    assert len(steps) <= whole.n_iter_ // 3 + 1 - writes  # nothing was done twice
-    assert os.listdir(tmp_path) == ["fit.npz"]  # no temporary file is left
-    again = GSPPCA(4, tol=1e-12).fit(table, checkpoint=path)  # finished: nothing left to do
+    assert len(n_writes) <= whole.n_iter_ // 3 + 1 - writes  # No iteration was repeated.
+    assert os.listdir(tmp_path) == ["fit.npz"]  # Temporary files are removed.
+    again = GSPPCA(4, tol=1e-12).fit(X, checkpoint=path)  # a finished fit
     assert_same(again, whole)
 
 
-def test_automatic_dimension_and_more_iterations(table, tmp_path):
+def test_fit_resumes_with_larger_max_iter(X, tmp_path):
     path = tmp_path / "fit.npz"
-    whole = GSPPCA().fit(table)
+    whole = GSPPCA().fit(X)
     with pytest.warns(UserWarning, match="max_iter"):
-        GSPPCA(max_iter=4).fit(table, checkpoint=Checkpoint(path, every=2))
-    assert_same(GSPPCA().fit(table, checkpoint=path), whole)
+        GSPPCA(max_iter=4).fit(X, checkpoint=Checkpoint(path, every=2))
+    assert_same(GSPPCA().fit(X, checkpoint=path), whole)
 
 
-def test_other_libraries_resume_in_kind(table, tmp_path):
-    path, X = tmp_path / "fit.npz", array_api_strict.asarray(table)
+def test_fit_resumes_in_the_same_array_library(X, tmp_path):
+    path, X = tmp_path / "fit.npz", array_api_strict.asarray(X)
     whole = GSPPCA(4).fit(X)
     with pytest.warns(UserWarning, match="max_iter"):
         GSPPCA(4, max_iter=6).fit(X, checkpoint=Checkpoint(path, every=3))
@@ -87,21 +87,21 @@ def test_other_libraries_resume_in_kind(table, tmp_path):
 
 
 @pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
-def test_nested_states(table, tmp_path, prior):
-    """SCA's state holds named tuples, and None where there is nothing."""
+def test_fit_with_nested_state_resumes(X, tmp_path, prior):
+    """The state of SCA contains named tuples and None."""
     path = tmp_path / "fit.npz"
-    whole = SCA(2, prior=prior).fit(table)
+    whole = SCA(2, prior=prior).fit(X)
     with pytest.warns(UserWarning, match="max_iter"):
-        SCA(2, prior=prior, max_iter=6).fit(table, checkpoint=Checkpoint(path, every=2))
-    resumed = SCA(2, prior=prior).fit(table, checkpoint=path)
+        SCA(2, prior=prior, max_iter=6).fit(X, checkpoint=Checkpoint(path, every=2))
+    resumed = SCA(2, prior=prior).fit(X, checkpoint=path)
     np.testing.assert_array_equal(resumed.components_, whole.components_)
     np.testing.assert_array_equal(resumed.objective_path_, whole.objective_path_)
 
 
 @pytest.mark.parametrize("case", ["missing values", "auto"])
-def test_max_iter_that_limits_the_start_must_be_equal(table, tmp_path, case):
+def test_max_iter_that_limits_the_start_must_be_equal(X, tmp_path, case):
     """Initial fits of SCA depend on ``max_iter``: another value would change the result."""
-    path, X = tmp_path / "fit.npz", table[:, :20].copy()
+    path, X = tmp_path / "fit.npz", X[:, :20].copy()
     n_components = "auto" if case == "auto" else 2
     if case == "missing values":
         X[3, 4] = np.nan
@@ -111,26 +111,26 @@ def test_max_iter_that_limits_the_start_must_be_equal(table, tmp_path, case):
         SCA(n_components).fit(X, checkpoint=path)
 
 
-def test_checkpoints_of_something_else_are_refused(table, tmp_path):
+def test_checkpoint_of_other_data_or_parameters_raises(X, tmp_path):
     path = tmp_path / "fit.npz"
-    GSPPCA(4).fit(table, checkpoint=path)
+    GSPPCA(4).fit(X, checkpoint=path)
     with pytest.raises(CheckpointError, match=r"other parameters: n_components was 4, is 3"):
-        GSPPCA(3).fit(table, checkpoint=path)
-    # every one of them has, up to 1e-6, the shape, the column means and the column variances
-    shuffled = np.random.default_rng(0).permuted(table, axis=0)
-    others = [shuffled, table[::-1], table + 1e-12, np.vstack([table[1:], table[:1]])]
-    for other in [*others, table[:40]]:
-        with pytest.raises(CheckpointError, match="belongs to another table"):
+        GSPPCA(3).fit(X, checkpoint=path)
+    # Up to 1e-6, all have the same shape, column means and column variances.
+    shuffled = np.random.default_rng(0).permuted(X, axis=0)
+    others = [shuffled, X[::-1], X + 1e-12, np.vstack([X[1:], X[:1]])]
+    for other in [*others, X[:40]]:
+        with pytest.raises(CheckpointError, match="a fit of other data"):
             GSPPCA(4).fit(other, checkpoint=path)
     (tmp_path / "text.npz").write_text("not a checkpoint")
     with pytest.raises(CheckpointError, match="is not a checkpoint"):
-        GSPPCA(4).fit(table, checkpoint=tmp_path / "text.npz")
+        GSPPCA(4).fit(X, checkpoint=tmp_path / "text.npz")
     with pytest.raises(ParameterError, match="every"):
         Checkpoint(path, every=0)
 
 
-def test_views_that_are_cut_elsewhere_are_another_fit(table, tmp_path):
-    path, X = tmp_path / "fit.npz", table[:, :30]
+def test_checkpoint_of_other_views_raises(X, tmp_path):
+    path, X = tmp_path / "fit.npz", X[:, :30]
     views = [X[:, :10], X[:, 10:]]
     whole = SCA(2).fit(views, checkpoint=path)
     again = SCA(2).fit(views, checkpoint=path)
@@ -143,7 +143,7 @@ def test_views_that_are_cut_elsewhere_are_another_fit(table, tmp_path):
     np.testing.assert_array_equal(same.components_, whole.components_)
 
 
-def test_long_parameters_are_compared_to_their_end(tmp_path):
+def test_long_parameters_are_compared_completely(tmp_path):
     X = np.random.default_rng(0).standard_normal((6, 2400))
     path, columns = tmp_path / "fit.npz", np.arange(2400)
     file = Checkpoint(path, every=1)
@@ -155,19 +155,19 @@ def test_long_parameters_are_compared_to_their_end(tmp_path):
     assert len(str(caught.value)) < 500
 
 
-def test_equal_numbers_of_other_types_are_the_same_parameters(table, tmp_path):
+def test_equal_parameters_of_other_types_resume(X, tmp_path):
     path = tmp_path / "fit.npz"
-    whole = GSPPCA(4, tol=1e-9).fit(table, checkpoint=path)
-    again = GSPPCA(np.int64(4), tol=np.float64(1e-9)).fit(table, checkpoint=path)
+    whole = GSPPCA(4, tol=1e-9).fit(X, checkpoint=path)
+    again = GSPPCA(np.int64(4), tol=np.float64(1e-9)).fit(X, checkpoint=path)
     np.testing.assert_array_equal(again.components_, whole.components_)
 
 
-def test_other_files_are_no_checkpoints(table, tmp_path):
-    np.save(tmp_path / "array.npy", table)
-    np.savez(tmp_path / "list.npz", parameters=np.array("[1]"), table=np.zeros(4))
+def test_other_files_raise(X, tmp_path):
+    np.save(tmp_path / "array.npy", X)
+    np.savez(tmp_path / "list.npz", parameters=np.array("[1]"), fingerprint=np.zeros(4))
     for name in ("array.npy", "list.npz"):
         with pytest.raises(CheckpointError, match="is not a checkpoint"):
-            GSPPCA(4).fit(table, checkpoint=tmp_path / name)
+            GSPPCA(4).fit(X, checkpoint=tmp_path / name)
 
 
 STAGE = "4 components/"
@@ -182,57 +182,57 @@ STAGE = "4 components/"
         ("position.start.Y", np.full((300, 4), "a")),
         ("position.bounds", np.zeros(0)),
         ("position.bounds", np.array(1.0)),
-        ("reason", np.array("TIRED")),
+        ("reason", np.array("UNKNOWN")),
     ],
 )
-def test_damaged_checkpoints_are_refused(table, tmp_path, field, value):
+def test_damaged_checkpoint_raises(X, tmp_path, field, value):
     path = tmp_path / "fit.npz"
-    GSPPCA(4).fit(table, checkpoint=path)
+    GSPPCA(4).fit(X, checkpoint=path)
     with np.load(path) as file:
-        found = {name: file[name] for name in file.files}
-    assert STAGE + field in found
-    found[STAGE + field] = value
-    np.savez(path, **{name: part for name, part in found.items() if part is not None})
-    with pytest.raises(CheckpointError, match=r"is damaged, or was written by another version"):
-        GSPPCA(4).fit(table, checkpoint=path)
+        arrays = {name: file[name] for name in file.files}
+    assert STAGE + field in arrays
+    arrays[STAGE + field] = value
+    np.savez(path, **{name: part for name, part in arrays.items() if part is not None})
+    with pytest.raises(CheckpointError, match="is damaged or was written by another version"):
+        GSPPCA(4).fit(X, checkpoint=path)
 
 
-def test_a_place_that_cannot_be_written_to_is_refused_before_the_fit(table, tmp_path, monkeypatch):
-    def step(*arguments):
+def test_path_that_cannot_be_written_raises_before_the_fit(X, tmp_path, monkeypatch):
+    def begin_fit(*arguments):
         raise AssertionError("the fit began")
 
-    monkeypatch.setattr("prosparse.models.gsppca.solve.iterate", step)
-    with pytest.raises(CheckpointError, match="there is no folder"):
-        GSPPCA(4).fit(table, checkpoint=tmp_path / "none" / "fit.npz")
+    monkeypatch.setattr("prosparse.models.gsppca.solve.iterate", begin_fit)
+    with pytest.raises(CheckpointError, match="none does not exist"):
+        GSPPCA(4).fit(X, checkpoint=tmp_path / "none" / "fit.npz")
     monkeypatch.setattr("prosparse.inference.checkpoint.os.access", lambda *arguments: False)
     with pytest.raises(CheckpointError, match="permission"):
-        GSPPCA(4).fit(table, checkpoint=tmp_path / "fit.npz")
+        GSPPCA(4).fit(X, checkpoint=tmp_path / "fit.npz")
 
 
-def test_nothing_is_pickled(table, tmp_path):
+def test_checkpoint_contains_no_pickled_objects(X, tmp_path):
     path = tmp_path / "fit.npz"
-    GSPPCA(4).fit(table, checkpoint=path)
+    GSPPCA(4).fit(X, checkpoint=path)
     with np.load(path, allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files)
 
 
-# --- files that are no checkpoints, or were changed
+# --- manipulated files
 
 
-def members(path):
+def read_members(path):
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def written(path, parts, compression=zipfile.ZIP_STORED):
+def write_members(path, parts, compression=zipfile.ZIP_STORED):
     with zipfile.ZipFile(path, "w", compression) as archive:
         for name, raw in parts.items():
             archive.writestr(name, raw)
     return path
 
 
-def claimed(shape, body=b""):
-    """An array in NumPy's format whose header claims ``shape``."""
+def array_with_header(shape, body=b""):
+    """Return an array in NumPy's format whose header states ``shape``."""
     text = repr({"descr": "<f8", "fortran_order": False, "shape": shape}).encode()
     text += b" " * (-(len(text) + 11) % 64) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + body
@@ -247,68 +247,68 @@ def deep_json():
 @pytest.mark.parametrize(
     ("name", "raw", "compression"),
     [
-        ("claims.npy", claimed((10**11,)), zipfile.ZIP_STORED),
-        ("bomb.npy", claimed((10**7,), bytes(8 * 10**7)), zipfile.ZIP_DEFLATED),
+        ("claims.npy", array_with_header((10**11,)), zipfile.ZIP_STORED),
+        ("bomb.npy", array_with_header((10**7,), bytes(8 * 10**7)), zipfile.ZIP_DEFLATED),
         ("parameters.npy", deep_json(), zipfile.ZIP_STORED),
         ("text.npy", b"no array", zipfile.ZIP_STORED),
     ],
 )
-def test_hostile_files_take_no_memory(table, tmp_path, name, raw, compression):
+def test_malicious_files_raise_without_using_memory(X, tmp_path, name, raw, compression):
     path = tmp_path / "fit.npz"
-    GSPPCA(4).fit(table, checkpoint=path)
-    written(path, members(path) | {name: raw}, compression)
+    GSPPCA(4).fit(X, checkpoint=path)
+    write_members(path, read_members(path) | {name: raw}, compression)
     size = path.stat().st_size
     tracemalloc.start()
     try:
         with pytest.raises(CheckpointError, match="is not a checkpoint"):
-            GSPPCA(4).fit(table, checkpoint=path)
+            GSPPCA(4).fit(X, checkpoint=path)
         assert tracemalloc.get_traced_memory()[1] < 10 * size + 10**6
     finally:
         tracemalloc.stop()
 
 
-def test_numbers_that_were_changed_are_refused(table, tmp_path):
+def test_changed_numbers_raise(X, tmp_path):
     path = tmp_path / "fit.npz"
-    GSPPCA(4).fit(table, checkpoint=path)
+    GSPPCA(4).fit(X, checkpoint=path)
     with np.load(path) as file:
-        found = {name: file[name] for name in file.files}
-    found[STAGE + "position.best.Y"] = -found[STAGE + "position.best.Y"] - 1.0
-    np.savez(path, **found)
+        arrays = {name: file[name] for name in file.files}
+    arrays[STAGE + "position.best.Y"] = -arrays[STAGE + "position.best.Y"] - 1.0
+    np.savez(path, **arrays)
     with pytest.raises(CheckpointError, match="do not match its checksum"):
-        GSPPCA(4).fit(table, checkpoint=path)
+        GSPPCA(4).fit(X, checkpoint=path)
 
 
-def test_another_version_is_refused(table, tmp_path, monkeypatch):
+def test_checkpoint_of_another_version_raises(X, tmp_path, monkeypatch):
     path = tmp_path / "fit.npz"
     with monkeypatch.context() as patch:
         patch.setattr("prosparse.inference.checkpoint.__version__", "0.0.1")
-        GSPPCA(4).fit(table, checkpoint=path)
+        GSPPCA(4).fit(X, checkpoint=path)
     with pytest.raises(CheckpointError, match=r"prosparse was 0\.0\.1, is"):
-        GSPPCA(4).fit(table, checkpoint=path)
+        GSPPCA(4).fit(X, checkpoint=path)
 
 
 @pytest.mark.parametrize("path", [3, True, ["fit.npz"], b"fit.npz"])
-def test_a_checkpoint_is_a_path(table, path):
+def test_checkpoint_must_be_a_path(X, path):
     with pytest.raises(ParameterError, match="`checkpoint` must be the path of a file or"):
-        GSPPCA(4).fit(table, checkpoint=path)
+        GSPPCA(4).fit(X, checkpoint=path)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes of Unix")
-def test_places_that_hold_no_file_are_refused_before_the_fit(table, tmp_path, monkeypatch):
-    def step(*arguments, **named):
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="requires named pipes")
+def test_paths_that_are_not_files_raise_before_the_fit(X, tmp_path, monkeypatch):
+    def begin_fit(*arguments, **named):
         raise AssertionError("the fit began")
 
-    monkeypatch.setattr("prosparse.models.gsppca.solve.iterate", step)
+    monkeypatch.setattr("prosparse.models.gsppca.solve.iterate", begin_fit)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "nowhere").symlink_to(tmp_path / "no" / "fit.npz")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for name, message in (
         ("pipe", "it is not a regular file"),
-        ("nowhere", "there is no folder"),
+        ("nowhere", "directory .* does not exist"),
         ("loop", "it is not a regular file"),
         ("n" * 300, "File name too long"),
         ("a\0b", "null"),
     ):
         with pytest.raises(CheckpointError, match=message):
-            GSPPCA(4).fit(table, checkpoint=tmp_path / name)
+            GSPPCA(4).fit(X, checkpoint=tmp_path / name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["loop", "nowhere", "pipe"]

@@ -1,4 +1,4 @@
-"""Progress is shown wherever a fit runs: in a terminal, in a notebook, in a log."""
+"""Progress in a terminal, a notebook and a log."""
 
 import io
 import sys
@@ -13,63 +13,63 @@ from prosparse.inference.progress import Progress
 pytestmark = pytest.mark.quick
 
 
-def counted():
-    with Progress(5, "valley", verbose=1) as progress:
+def run_iterations():
+    with Progress(5, "ascent", verbose=1) as progress:
         for k in range(5):
             progress.advance(-1.0 / (k + 1))
 
 
-def test_a_bar_in_a_terminal(monkeypatch):
+def test_terminal_shows_a_bar(monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    counted()
+    run_iterations()
     shown = terminal.getvalue()
-    assert "valley" in shown
+    assert "ascent" in shown
     assert "5/5" in shown
     assert "objective -0.2" in shown
     assert "iteration 1," not in shown
 
 
 @pytest.mark.parametrize("without_rich", [True, False])
-def test_plain_lines_in_a_file(without_rich, capsys, monkeypatch):
+def test_log_contains_plain_lines(without_rich, capsys, monkeypatch):
     if without_rich:
         monkeypatch.setitem(sys.modules, "rich", None)
         monkeypatch.setitem(sys.modules, "rich.console", None)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    counted()
+    run_iterations()
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "valley: iteration 1, objective -1"
+    assert lines[0] == "ascent: iteration 1, objective -1"
     assert len(lines) == 6
-    assert lines[-1] == "valley: 5 iterations"
+    assert lines[-1] == "ascent: 5 iterations"
 
 
-def test_silence_by_default(capsys):
-    with Progress(2, "valley") as progress:
+def test_nothing_is_shown_by_default(capsys):
+    with Progress(2, "ascent") as progress:
         progress.advance(1.0)
     assert capsys.readouterr() == ("", "")
 
 
 class Cell:
-    """What a notebook shows below a cell: outputs that can be replaced."""
+    """Outputs below a cell of a notebook, which can be updated."""
 
     def __init__(self):
-        self.outputs, self.updates = [], 0
+        self.outputs, self.n_updates = [], 0
 
-    def display(self, thing, *, display_id):
-        place = len(self.outputs)
-        self.outputs.append(repr(thing))
-        return SimpleNamespace(update=lambda thing: self.replace(place, thing))
+    def display(self, text, *, display_id):
+        index = len(self.outputs)
+        self.outputs.append(repr(text))
+        return SimpleNamespace(update=lambda text: self.replace(index, text))
 
-    def replace(self, place, thing):
-        self.outputs[place] = repr(thing)
-        self.updates += 1
+    def replace(self, index, text):
+        self.outputs[index] = repr(text)
+        self.n_updates += 1
 
 
 @pytest.fixture
 def notebook(monkeypatch):
-    """The two functions of IPython that a notebook's kernel answers; ipywidgets is not there."""
+    """Replace IPython by a kernel without ipywidgets."""
     cell, package, display = Cell(), ModuleType("IPython"), ModuleType("IPython.display")
     package.get_ipython = lambda: SimpleNamespace(kernel=object())
     display.display = cell.display
@@ -82,19 +82,19 @@ def notebook(monkeypatch):
     return cell
 
 
-def test_one_line_in_a_notebook(notebook, capsys, monkeypatch):
-    monkeypatch.setattr("prosparse.inference.progress._BETWEEN_UPDATES", 0.0)
-    counted()
+def test_notebook_shows_one_line(notebook, capsys, monkeypatch):
+    monkeypatch.setattr("prosparse.inference.progress.UPDATE_INTERVAL", 0.0)
+    run_iterations()
     (line,) = notebook.outputs
-    assert line.startswith("valley: 5 iterations, objective -0.2, ")
-    assert notebook.updates == 6  # five iterations and the end
+    assert line.startswith("ascent: 5 iterations, objective -0.2, ")
+    assert notebook.n_updates == 6  # one per iteration, and one at the end
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_notebook_is_not_told_every_iteration(notebook, monkeypatch):
-    monkeypatch.setattr("prosparse.inference.progress._BETWEEN_UPDATES", 1e9)
-    counted()
-    assert notebook.updates == 1
+def test_notebook_updates_are_limited_in_frequency(notebook, monkeypatch):
+    monkeypatch.setattr("prosparse.inference.progress.UPDATE_INTERVAL", 1e9)
+    run_iterations()
+    assert notebook.n_updates == 1
 
 
 @pytest.mark.parametrize(
@@ -104,15 +104,15 @@ def test_a_notebook_is_not_told_every_iteration(notebook, monkeypatch):
         (EMPCA(1, n_nonzero=4, verbose=1, random_state=0), ["EMPCA: "]),
     ],
 )
-def test_fits_in_a_notebook(notebook, capsys, model, lines):
+def test_fits_show_progress_in_a_notebook(notebook, capsys, model, lines):
     model.fit(make_globally_sparse(random_state=0).X)
     assert [line.partition(": ")[0] + ": " for line in notebook.outputs] == lines
     assert all(" iterations, objective " in line for line in notebook.outputs)
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_terminal_of_ipython_is_no_notebook(notebook, capsys):
+def test_ipython_terminal_is_not_a_notebook(notebook, capsys):
     sys.modules["IPython"].get_ipython = SimpleNamespace
-    counted()
+    run_iterations()
     assert notebook.outputs == []
-    assert "valley" in capsys.readouterr().err
+    assert "ascent" in capsys.readouterr().err

@@ -1,1 +1,1 @@
-"""How a model is iterated: the loop, acceleration, checkpoints, progress."""
+"""Iteration of models: the loop, acceleration, checkpoints and progress."""

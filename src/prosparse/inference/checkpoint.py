@@ -1,8 +1,8 @@
-"""Long fits that survive being killed: the state of the loop in a file, every few iterations.
+"""Checkpoints: the state of a long fit in a file, from which the fit resumes.
 
-The file is a plain ``.npz`` without pickled objects. It is written beside its place and then
-renamed, so that there is always one whole file, and it remembers which data and parameters it
-belongs to.
+The file is an ``.npz`` archive without pickled objects. A temporary file is written and renamed, so
+that the checkpoint is complete at any time. It stores the parameters and the fingerprint of the
+data, and other fits cannot resume from it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,21 @@ from ..npy import check_members, read_array
 
 T = TypeVar("T")
 
+MAX_VALUE_LENGTH = 60  # maximum length of a parameter's value in an error message
+REMEDY = "Delete the file to restart the fit, or pass another `checkpoint`."
+
 
 class Checkpoint:
-    """A file that a fit writes every so many iterations, and resumes from if it exists.
+    """File to which a fit is saved at regular intervals, and from which it resumes.
 
     Parameters
     ----------
-    path : str or path
-        The file; made by the first fit, and left behind: a later ``fit`` of the same data with
-        the same parameters goes on from it, and one of others is refused.
+    path : str or path-like
+        Path of the file. The first fit creates it. A later fit with the same data and parameters
+        resumes from it; a fit with other data or parameters raises an error. The file is not
+        deleted after the fit.
     every : int, default=10
-        Iterations between two writes.
+        Number of iterations between two writes.
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int = 10):
@@ -45,120 +49,128 @@ class Checkpoint:
             )
         check_integer("every", every, 1)
         self.path, self.every = Path(path), every
-        self.stored: dict[str, np.ndarray] = {}
+        self.arrays: dict[str, np.ndarray] = {}
 
-    def open(self, parameters: dict[str, Any], table: np.ndarray) -> Checkpoint:
-        """Read the file, if there is one; refuse it if it belongs to another fit.
+    def open(self, parameters: dict[str, Any], fingerprint: np.ndarray) -> Checkpoint:
+        """Read the file if it exists, and verify that it belongs to this fit.
 
         Parameters
         ----------
         parameters : dict
-            Of the estimator.
-        table : array
-            The fingerprint of the table's content, see ``prosparse.data.fingerprint``.
+            Parameters of the estimator.
+        fingerprint : ndarray
+            Fingerprint of the data matrix, see `prosparse.data.fingerprint`.
+
+        Returns
+        -------
+        Checkpoint
+            This checkpoint.
         """
-        # Another version may give the same arrays another meaning.
-        now = {name: repr(_plain(value)) for name, value in parameters.items()}
-        now["prosparse"] = __version__
-        text = json.dumps(now, sort_keys=True)
-        self.stored = {"parameters": np.array(text), "table": table}
-        if not self._check_place():
+        current = {name: repr(_to_builtin(value)) for name, value in parameters.items()}
+        # The arrays of another version may have another meaning.
+        current["prosparse"] = __version__
+        text = json.dumps(current, sort_keys=True)
+        self.arrays = {"parameters": np.array(text), "fingerprint": fingerprint}
+        if not self._check_path():
             return self
         try:
-            found, before = _read(self.path)
-            digest = found.pop("digest", None)
-        except Exception as error:  # `zipfile`, NumPy and `json` raise errors of many types
+            arrays, saved = _read(self.path)
+            digest = arrays.pop("digest", None)
+        except Exception as error:  # `zipfile`, NumPy and `json` raise errors of many types.
             raise self._not_a_checkpoint(str(error)) from error
-        other = [k for k in sorted({*now, *before}) if now.get(k) != before.get(k)]
-        if other:
-            change = ", ".join(
-                f"{k} was {_brief(before.get(k))}, is {_brief(now.get(k))}" for k in other
+        changed = [k for k in sorted({*current, *saved}) if current.get(k) != saved.get(k)]
+        if changed:
+            changes = ", ".join(
+                f"{k} was {_abbreviate(saved.get(k))}, is {_abbreviate(current.get(k))}"
+                for k in changed
             )
-            raise CheckpointError(f"{self.path} belongs to other parameters: {change}. {_ADVICE}")
-        if not np.array_equal(found["table"], table):
-            raise CheckpointError(f"{self.path} belongs to another table. {_ADVICE}")
-        if not np.array_equal(digest, _digest(found)):  # type: ignore[arg-type]
+            raise CheckpointError(
+                f"{self.path} was written by a fit with other parameters: {changes}. {REMEDY}"
+            )
+        if not np.array_equal(arrays["fingerprint"], fingerprint):
+            raise CheckpointError(f"{self.path} was written by a fit of other data. {REMEDY}")
+        if not np.array_equal(digest, _digest(arrays)):  # type: ignore[arg-type]
             raise self.damaged("its contents do not match its checksum")
-        self.stored = found
+        self.arrays = arrays
         return self
 
-    def _check_place(self) -> bool:
-        """Whether the file exists; raise if it cannot be read or written.
+    def _check_path(self) -> bool:
+        """Return whether the file exists; raise an error if it cannot be read or written.
 
-        This happens before the fit, not when its first hours are to be written.
+        The check precedes the fit, so that no result is lost at the first write.
         """
         try:
-            place = Path(os.path.realpath(self.path))
-            if not place.parent.is_dir():
+            path = Path(os.path.realpath(self.path))
+            if not path.parent.is_dir():
                 raise CheckpointError(
-                    f"{self.path} cannot be written: there is no folder {place.parent}. Make it "
-                    "first."
+                    f"{self.path} cannot be written: directory {path.parent} does not exist. "
+                    "Create it, or pass another `checkpoint`."
                 )
-            exists = _is_there(place)
-            if exists and not place.is_file():  # reading a pipe would never end
+            exists = _exists(path)
+            if exists and not path.is_file():  # Reading a pipe would block.
                 raise self._not_a_checkpoint("it is not a regular file")
-            if not os.access(place if exists else place.parent, os.W_OK):
+            if not os.access(path if exists else path.parent, os.W_OK):
                 raise CheckpointError(
-                    f"{self.path} cannot be written: there is no permission to. Give another "
-                    "`checkpoint`."
+                    f"{self.path} cannot be written: permission denied. Pass another `checkpoint`."
                 )
-            with tempfile.NamedTemporaryFile(dir=place.parent, prefix=PARTIAL):
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PARTIAL):
                 return exists
-        except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        except (OSError, ValueError) as error:  # A null byte in the path raises ValueError.
             if isinstance(error, CheckpointError):
                 raise
             reason = error.strerror if isinstance(error, OSError) else error
             raise CheckpointError(
-                f"{self.path} cannot be written: {reason}. Give another `checkpoint`."
+                f"{self.path} cannot be written: {reason}. Pass another `checkpoint`."
             ) from error
 
-    def damaged(self, what: str) -> CheckpointError:
-        """The error for a file that holds something other than the positions of this fit."""
+    def damaged(self, reason: str) -> CheckpointError:
+        """Return the error for a file whose contents are invalid."""
         return CheckpointError(
-            f"{self.path} is damaged, or was written by another version: {what}. {_ADVICE}"
+            f"{self.path} is damaged or was written by another version: {reason}. {REMEDY}"
         )
 
     def _not_a_checkpoint(self, reason: str) -> CheckpointError:
         return CheckpointError(
-            f"{self.path} is not a checkpoint: {reason}. Give the name of a file that does not "
-            "exist yet, or of one that a fit has written."
+            f"{self.path} is not a checkpoint: {reason}. Pass the path of a new file or of a file "
+            "that a fit has written."
         )
 
     def stage(self, name: str) -> Stage:
-        """The place of one run of the loop; a fit may have several."""
+        """Return the part of the file for one run of the loop; a fit may have several."""
         return Stage(self, name)
 
     def write(self) -> None:
+        """Replace the file."""
         with replace_file(self.path) as partial, partial.open("wb") as file:
-            np.savez(file, allow_pickle=False, **self.stored, digest=_digest(self.stored))
+            np.savez(file, allow_pickle=False, **self.arrays, digest=_digest(self.arrays))
 
 
-def _is_there(place: Path) -> bool:
-    """Whether the name is in use; OSError or ValueError if the system refuses it."""
+def _exists(path: Path) -> bool:
+    """Return whether the path exists; unlike `Path.exists`, raise errors of the system."""
     try:
-        place.lstat()
+        path.lstat()
     except FileNotFoundError:
         return False
     return True
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """All arrays of a file, and the parameters it belongs to; raises for any other file."""
+    """Return the arrays of a checkpoint and its parameters; raise an error for other files."""
     with ZipFile(path) as archive:
         check_members(archive, path.stat().st_size)
-        found = {
+        arrays = {
             name.removesuffix(".npy"): read_array(archive.read(name)) for name in archive.namelist()
         }
-    if "parameters" not in found or "table" not in found:
-        raise ValueError("it does not say which parameters and data it belongs to")
-    parameters = json.loads(str(found["parameters"]))
+    if "parameters" not in arrays or "fingerprint" not in arrays:
+        raise ValueError("it has no parameters or no fingerprint of the data")
+    parameters = json.loads(str(arrays["parameters"]))
     if not isinstance(parameters, dict):
         raise ValueError("its parameters are not a dictionary")
-    return found, parameters
+    return arrays, parameters
 
 
 def _digest(arrays: dict[str, np.ndarray]) -> np.ndarray:
-    """SHA-256 of the names, types, shapes and contents of ``arrays``."""
+    """Return the SHA-256 digest of the names, types, shapes and contents of ``arrays``."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
@@ -167,83 +179,99 @@ def _digest(arrays: dict[str, np.ndarray]) -> np.ndarray:
     return np.frombuffer(digest.digest(), dtype=np.uint8)
 
 
-def _plain(value: Any) -> Any:
-    """``value`` of Python's own types where it can be: those print in full, and the same whichever
-    of several equal numbers or lists was given."""
+def _to_builtin(value: Any) -> Any:
+    """Convert arrays, numbers and sequences to built-in types.
+
+    Built-in types have a complete ``repr``, which is the same for equal values.
+    """
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, list | tuple | range):
-        return [_plain(part) for part in value]
-    if isinstance(value, np.random.RandomState):  # which prints its address
-        return _plain(value.get_state())
+        return [_to_builtin(part) for part in value]
+    if isinstance(value, np.random.RandomState):  # Its ``repr`` contains its address.
+        return _to_builtin(value.get_state())
     return value
 
 
-def _brief(text: str | None) -> str:
-    """A parameter in an error's words: lists of columns can have thousands of numbers."""
+def _abbreviate(text: str | None) -> str:
+    """Shorten a value: lists of columns can have thousands of entries."""
     text = str(text)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-_ADVICE = "Delete the file to start afresh, or give another `checkpoint`."
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 3]}..."
 
 
 class Stage:
-    """What the loop needs of a checkpoint: one tree in, the same tree out."""
+    """Part of a checkpoint for one run of the loop.
+
+    Parameters
+    ----------
+    file : Checkpoint
+        Checkpoint of the fit.
+    name : str
+        Name of the stage, unique within the fit.
+    """
 
     def __init__(self, file: Checkpoint, name: str):
         self.file, self.name = file, name
 
     def load(self, like: T) -> tuple[T, str] | None:
-        """The position that was saved, of the shape, kinds and devices of ``like``, and the
-        reason why the loop ended there if it did."""
-        if f"{self.name}/reason" not in self.file.stored:
+        """Return the saved position and stop reason, or None if nothing was saved.
+
+        Parameters
+        ----------
+        like : named tuple
+            Position of the same structure; arrays are restored to its libraries and devices.
+
+        Returns
+        -------
+        tuple of position and str, or None
+            The stop reason is empty if the loop had not ended.
+        """
+        if f"{self.name}/reason" not in self.file.arrays:
             return None
         try:
-            position = _rebuilt(like, f"{self.name}/position", self.file.stored)
+            position = _unflatten(like, f"{self.name}/position", self.file.arrays)
         except (TypeError, ValueError) as error:
             raise self.file.damaged(str(error)) from error
-        return position, str(self.file.stored[f"{self.name}/reason"])
+        return position, str(self.file.arrays[f"{self.name}/reason"])
 
     def save(self, position: Any, reason: str = "") -> None:
+        """Write a position and, after the last iteration, the stop reason."""
         prefix = f"{self.name}/"
-        kept = {k: v for k, v in self.file.stored.items() if not k.startswith(prefix)}
-        parts = _flat(position, f"{prefix}position")
-        self.file.stored = kept | parts | {f"{prefix}reason": np.array(reason)}
+        others = {k: v for k, v in self.file.arrays.items() if not k.startswith(prefix)}
+        parts = _flatten(position, f"{prefix}position")
+        self.file.arrays = others | parts | {f"{prefix}reason": np.array(reason)}
         self.file.write()
 
     def due(self, iteration: int) -> bool:
+        """Return whether the position after this iteration is saved."""
         return iteration % self.file.every == 0
 
 
-def _flat(value: Any, name: str) -> dict[str, np.ndarray]:
-    """The arrays and numbers in nested named tuples, by path."""
+def _flatten(value: Any, name: str) -> dict[str, np.ndarray]:
+    """Return the arrays and numbers of nested named tuples, by their path."""
     if value is None:
         return {}
     if hasattr(value, "_fields"):
-        parts = (_flat(getattr(value, field), f"{name}.{field}") for field in value._fields)
+        parts = (_flatten(getattr(value, field), f"{name}.{field}") for field in value._fields)
         return {k: v for part in parts for k, v in part.items()}
     return {name: to_numpy(value)}
 
 
-def _rebuilt(like: Any, name: str, found: dict[str, np.ndarray]) -> Any:
-    """The named tuple of the shape, kinds and devices of ``like``."""
+def _unflatten(like: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Return a value with the structure, array libraries and devices of ``like``."""
     if like is None:
         return None
     if hasattr(like, "_fields"):
-        fields = (_rebuilt(getattr(like, f), f"{name}.{f}", found) for f in like._fields)
+        fields = (_unflatten(getattr(like, f), f"{name}.{f}", arrays) for f in like._fields)
         return type(like)(*fields)
-    if name not in found:
-        raise ValueError(f"there is no {name}")
-    value = found[name]
+    if name not in arrays:
+        raise ValueError(f"{name} is missing")
+    value = arrays[name]
     if isinstance(like, list):
         if value.ndim != 1 or not value.size:
-            raise ValueError(f"{name} has shape {value.shape}, not one number per iteration")
+            raise ValueError(f"{name} must have one number per iteration, got shape {value.shape}")
         return value.tolist()
-    _refuse_shape(name, value, tuple(getattr(like, "shape", ())))
+    shape = tuple(getattr(like, "shape", ()))
+    if value.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {value.shape}")
     return from_numpy(value, like, like.dtype) if hasattr(like, "shape") else type(like)(value)
-
-
-def _refuse_shape(name: str, value: np.ndarray, expected: tuple[int, ...]) -> None:
-    if value.shape != expected:
-        raise ValueError(f"{name} has shape {value.shape}, not {expected}")

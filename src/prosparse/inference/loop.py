@@ -155,7 +155,7 @@ class Position(NamedTuple):
     best: Any
     memory: Any  # of the accelerator, or None
     plain: bool  # whether ``start`` is the best state, not a proposal
-    quiet: int  # number of consecutive increases of less than ``tol``
+    n_small: int  # number of consecutive increases of at most ``tol``
     probing: bool  # whether ``start`` is a probe of the accelerator
     bounds: list[float]  # see `Run`
 
@@ -164,8 +164,8 @@ class Run(NamedTuple, Generic[S]):
     """Result of the loop."""
 
     state: S  # the best
-    # The objective of the best state after each iteration, non-decreasing. A step that lowers it is
-    # not accepted: the objective is then that of the state before, and `reason` reports the fall.
+    # Objective of the best state after each iteration, non-decreasing. A step that decreases it is
+    # rejected: the entry is then that of the previous state, and `reason` reports the decrease.
     bounds: list[float]
     reason: StopReason
 
@@ -182,90 +182,119 @@ def iterate(
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Run[S]:
-    """Apply ``step`` until the objective increases by less than ``tol``.
+    """Apply ``step`` until the objective increases by at most ``tol``.
 
-    A plain step that decreases the objective by at most ``rounding(state)`` has converged. A larger
-    decrease is an error and ends the loop.
+    A plain step that decreases the objective by at most ``tol + rounding(state)`` has converged. A
+    larger decrease is an error and ends the loop.
 
     A step from an accelerated start that decreases the objective, or fails, is discarded, and the
     accelerator proposes another start. Convergence requires two consecutive small increases, or one
     after a plain start, because an accelerated start may be poor. A saddle resembles convergence,
     so that one step from the accelerator's probe precedes the end.
+
+    Parameters
+    ----------
+    step : callable
+        Function from a state to a state with an objective that is at least as large.
+    state : named tuple
+        Initial state.
+    max_iter : int
+        Maximum number of iterations.
+    tol : float
+        Tolerance of the objective.
+    accelerator : Accelerator, default=None
+        Accelerator. By default, every step starts from the previous result.
+    exhausted : callable, optional
+        Function from a state to whether its model is empty, which ends the loop.
+    rounding : callable, default=relative_rounding
+        Function from a state to the rounding error of its objective.
+    progress : Progress, default=None
+        Display of the iterations.
+    checkpoint : Stage, default=None
+        Stage of a checkpoint, from which the loop resumes.
+
+    Returns
+    -------
+    Run
     """
     memory = None if accelerator is None else accelerator.begin(state)
-    at = Position(state, state, memory, True, 0, False, [])
-    found = checkpoint.load(at) if checkpoint else None
-    if found is not None:
-        at, reason = found
+    position = Position(state, state, memory, True, 0, False, [])
+    saved = checkpoint.load(position) if checkpoint else None
+    if saved is not None:
+        position, reason = saved
         if reason:
             if checkpoint and reason not in StopReason.__members__:
-                raise checkpoint.file.damaged(f"{reason!r} is no reason to stop")
-            return Run(at.best, at.bounds, StopReason[reason])
+                raise checkpoint.file.damaged(f"unknown stop reason {reason!r}")
+            return Run(position.best, position.bounds, StopReason[reason])
     with progress or Progress(0, ""):
-        for _ in range(max_iter - len(at.bounds)):
-            slack = tol + rounding(at.best) if math.isfinite(at.best.bound) else math.inf
-            at, ended = _advance(step, at, tol, slack, accelerator, exhausted)
+        for _ in range(max_iter - len(position.bounds)):
+            slack = (
+                tol + rounding(position.best) if math.isfinite(position.best.bound) else math.inf
+            )
+            position, stop = _advance(step, position, tol, slack, accelerator, exhausted)
             if progress:
-                progress.advance(at.bounds[-1])
-            if checkpoint and (ended or checkpoint.due(len(at.bounds))):
-                checkpoint.save(at, ended.name if ended else "")
-            if ended:
-                return Run(at.best, at.bounds, ended)
-    return Run(at.best, at.bounds, StopReason.MAX_ITER)
+                progress.advance(position.bounds[-1])
+            if checkpoint and (stop or checkpoint.due(len(position.bounds))):
+                checkpoint.save(position, stop.name if stop else "")
+            if stop:
+                return Run(position.best, position.bounds, stop)
+    return Run(position.best, position.bounds, StopReason.MAX_ITER)
 
 
 def _advance(
     step: Callable[[S], S],
-    at: Position,
+    position: Position,
     tol: float,
     slack: float,
     accelerator: Accelerator | None,
     exhausted: Callable[[S], bool],
 ) -> tuple[Position, StopReason | None]:
     """Run one iteration; return the new position and the stop reason, if any."""
-    best: Any = at.best
-    result, failure = _try_step(step, at, slack)
+    best: Any = position.best
+    result, failure = _try_step(step, position, slack)
     accepted = result is not None and not result.bound < best.bound
     increase = result.bound - best.bound if result is not None and accepted else 0.0
     best = result if accepted else best
-    quiet = at.quiet + 1 if increase <= tol else 0
-    here = Position(best, best, at.memory, True, quiet, False, [*at.bounds, best.bound])
-    if failure is not None and at.plain:
-        return here, failure
+    n_small = position.n_small + 1 if increase <= tol else 0
+    new = Position(
+        best, best, position.memory, True, n_small, False, [*position.bounds, best.bound]
+    )
+    if failure is not None and position.plain:
+        return new, failure
     if exhausted(best):
-        return here, StopReason.EMPTY_MODEL
+        return new, StopReason.EMPTY_MODEL
     if (
-        (at.probing and increase <= tol)
-        or (at.plain and not accepted)
-        or (not accelerator and quiet)
+        (position.probing and increase <= tol)
+        or (position.plain and not accepted)
+        or (not accelerator and n_small)
     ):
-        return here, StopReason.CONVERGED
+        return new, StopReason.CONVERGED
     if accelerator is None:
-        return here, None
+        return new, None
     if accepted:
-        memory, following = accelerator.propose(at.memory, at.start, result)
+        memory, start = accelerator.propose(position.memory, position.start, result)
     else:
-        memory, following = accelerator.retreat(at.memory, best)
-    if quiet and (at.plain or (quiet >= 2 and accepted)):
-        memory, following = accelerator.probe(memory, best)
-        here = here._replace(probing=True)
-    return here._replace(start=following, memory=memory, plain=following is best), None
+        memory, start = accelerator.retreat(position.memory, best)
+    if n_small and (position.plain or (n_small >= 2 and accepted)):
+        memory, start = accelerator.probe(memory, best)
+        new = new._replace(probing=True)
+    return new._replace(start=start, memory=memory, plain=start is best), None
 
 
 def _try_step(
-    step: Callable[[S], S], at: Position, slack: float
+    step: Callable[[S], S], position: Position, slack: float
 ) -> tuple[S | None, StopReason | None]:
     """Return the result of the step, or None, and the reason of a failure."""
     try:
-        result = step(at.start)
+        result = step(position.start)
     except decomposition_errors():
-        if not at.bounds:
-            raise  # there is no earlier state
+        if not position.bounds:
+            raise  # There is no earlier state to return.
         return None, StopReason.DECOMPOSITION_FAILED
-    except ArithmeticError:  # Python floats raise where NumPy returns NaN or infinity
-        if not at.bounds:
+    except ArithmeticError:  # Python floats raise errors where NumPy returns NaN.
+        if not position.bounds:
             raise
         return None, StopReason.NOT_FINITE
     if not math.isfinite(result.bound):
         return None, StopReason.NOT_FINITE
-    return result, StopReason.DECREASED if result.bound < at.best.bound - slack else None
+    return result, StopReason.DECREASED if result.bound < position.best.bound - slack else None

@@ -1,8 +1,8 @@
-"""Progress of a fit: silence by default, else what the place where it runs can show.
+"""Progress of a fit, shown in a terminal, a notebook or a log.
 
-In a terminal where rich is installed, a bar. In a notebook, one line of text that is written anew
-as the fit goes on: bars there need ipywidgets, which many do not have, and show nothing without it.
-Everywhere else (a log file, a batch job), plain lines.
+Nothing is shown by default. In a terminal with rich installed, progress is a bar. In a notebook it
+is a single line of text that is updated in place, because bars require ipywidgets. Everywhere else
+(log files, batch jobs) it consists of plain lines.
 """
 
 from __future__ import annotations
@@ -11,48 +11,55 @@ import sys
 import time
 from typing import Any, Protocol
 
-# A notebook's line is sent over a network: not more often than this, in seconds.
-_BETWEEN_UPDATES = 0.2
+UPDATE_INTERVAL = 0.2  # minimum time between updates of a notebook, in seconds
 
 
 class Progress:
-    """Shows the iteration and its objective; a context manager, so that it ends cleanly.
+    """Context manager that shows the iteration and the objective.
 
-    A ``total`` of None: nobody knows how many iterations there will be.
+    Parameters
+    ----------
+    total : int or None
+        Maximum number of iterations, None if it is unknown.
+    label : str
+        Name of the fit.
+    verbose : int or bool, default=0
+        Whether to show progress.
     """
 
     def __init__(self, total: int | None, label: str, verbose: int | bool = 0):
         self.total, self.label, self.verbose = total, label, int(verbose)
-        self.done = 0
-        self.shown: _Shown | None = None
+        self.n_iter = 0
+        self.display: _Display | None = None
 
     def __enter__(self) -> Progress:
         if self.verbose:
-            self.shown = _place_to_show(self.label, self.total)
+            self.display = _make_display(self.label, self.total)
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.shown is not None:
-            self.shown.end(self.done)
-            self.shown = None
+        if self.display is not None:
+            self.display.end(self.n_iter)
+            self.display = None
 
     def advance(self, objective: float) -> None:
-        self.done += 1
-        if self.shown is not None:
-            self.shown.update(self.done, objective)
+        """Count an iteration and show its objective."""
+        self.n_iter += 1
+        if self.display is not None:
+            self.display.update(self.n_iter, objective)
 
 
-class _Shown(Protocol):
-    """One way to show progress."""
+class _Display(Protocol):
+    """Display of the progress."""
 
-    def update(self, done: int, objective: float) -> None:
-        """After every iteration."""
+    def update(self, n_iter: int, objective: float) -> None:
+        """Show an iteration."""
 
-    def end(self, done: int) -> None:
-        """After the last one, or when the fit failed."""
+    def end(self, n_iter: int) -> None:
+        """Show the end of the iterations, also after an error."""
 
 
-def _place_to_show(label: str, total: int | None) -> _Shown:
+def _make_display(label: str, total: int | None) -> _Display:
     if _in_notebook():
         return _NotebookLine(label, total)
     try:
@@ -64,8 +71,8 @@ def _place_to_show(label: str, total: int | None) -> _Shown:
 
 
 def _in_notebook() -> bool:
-    """Whether the fit runs in the kernel of a notebook (Jupyter, Colab, VS Code)."""
-    if "IPython" not in sys.modules:  # nobody can be in a notebook without it
+    """Return whether the fit runs in the kernel of a notebook (Jupyter, Colab, VS Code)."""
+    if "IPython" not in sys.modules:  # Kernels import IPython.
         return False
     from IPython import get_ipython
 
@@ -73,7 +80,7 @@ def _in_notebook() -> bool:
 
 
 class _Bar:
-    """rich's bar, in a terminal."""
+    """Progress bar of rich."""
 
     def __init__(self, label: str, total: int | None, console: Any):
         from rich import progress
@@ -89,41 +96,41 @@ class _Bar:
         self.bar.start()
         self.task = self.bar.add_task(label, total=total, objective="")
 
-    def update(self, done: int, objective: float) -> None:
-        self.bar.update(self.task, completed=done, objective=f"{objective:.6g}")
+    def update(self, n_iter: int, objective: float) -> None:
+        self.bar.update(self.task, completed=n_iter, objective=f"{objective:.6g}")
 
-    def end(self, done: int) -> None:
+    def end(self, n_iter: int) -> None:
         self.bar.stop()
 
 
 class _NotebookLine:
-    """One line below the cell, replaced by its next version."""
+    """Line of text below the cell, updated in place."""
 
     def __init__(self, label: str, total: int | None):
         from IPython.display import display
 
         self.label, self.total = label, total
-        self.begun = self.sent = time.monotonic()
+        self.start_time = self.update_time = time.monotonic()
         self.objective = ""
         self.handle = display(_Text(f"{label}: starting"), display_id=True)
 
-    def update(self, done: int, objective: float) -> None:
+    def update(self, n_iter: int, objective: float) -> None:
         self.objective = f", objective {objective:.6g}"
-        if time.monotonic() - self.sent >= _BETWEEN_UPDATES:
-            of = "" if self.total is None else f" of at most {self.total}"
-            self._send(f"iteration {done}{of}")
+        if time.monotonic() - self.update_time >= UPDATE_INTERVAL:
+            limit = "" if self.total is None else f" of at most {self.total}"
+            self._send(f"iteration {n_iter}{limit}")
 
-    def end(self, done: int) -> None:
-        self._send(f"{done} iterations")
+    def end(self, n_iter: int) -> None:
+        self._send(f"{n_iter} iterations")
 
-    def _send(self, what: str) -> None:
-        self.sent = time.monotonic()
-        line = f"{self.label}: {what}{self.objective}, {self.sent - self.begun:.1f} s"
-        self.handle.update(_Text(line))
+    def _send(self, count: str) -> None:
+        self.update_time = time.monotonic()
+        seconds = self.update_time - self.start_time
+        self.handle.update(_Text(f"{self.label}: {count}{self.objective}, {seconds:.1f} s"))
 
 
 class _Text:
-    """Text that a notebook shows without quotation marks around it."""
+    """Text that a notebook shows without quotation marks."""
 
     def __init__(self, text: str):
         self.text = text
@@ -133,14 +140,14 @@ class _Text:
 
 
 class _PlainLines:
-    """The first iterations and every tenth, one below the other."""
+    """Lines for the first five iterations and every tenth."""
 
     def __init__(self, label: str):
         self.label = label
 
-    def update(self, done: int, objective: float) -> None:
-        if done <= 5 or done % 10 == 0:
-            print(f"{self.label}: iteration {done}, objective {objective:.10g}", file=sys.stderr)
+    def update(self, n_iter: int, objective: float) -> None:
+        if n_iter <= 5 or n_iter % 10 == 0:
+            print(f"{self.label}: iteration {n_iter}, objective {objective:.10g}", file=sys.stderr)
 
-    def end(self, done: int) -> None:
-        print(f"{self.label}: {done} iterations", file=sys.stderr)
+    def end(self, n_iter: int) -> None:
+        print(f"{self.label}: {n_iter} iterations", file=sys.stderr)

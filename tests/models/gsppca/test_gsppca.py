@@ -1,4 +1,4 @@
-"""GSPPCA as its users meet it."""
+"""GSPPCA: selection, attributes, containers, invariances and unusual input."""
 
 import warnings
 
@@ -38,12 +38,12 @@ def fitted():
     return X, support, GSPPCA(n_components=5).fit(X)
 
 
-# --- what is found
+# --- selection
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_introductory_example(seed):
-    """E1: n 50, p 30, d 5, q 10. The ranking separates, and the evidence finds the true model."""
+    """E1 (n=50, p=30, d=5, q=10): ranking and evidence recover the true model."""
     X, support, _ = example(seed=seed)
     model = GSPPCA(n_components=5).fit(X)
     np.testing.assert_array_equal(model.support_, support)
@@ -51,13 +51,13 @@ def test_introductory_example(seed):
     assert model.log_evidence_ == model.log_evidence_path_.max()
 
 
-# The slides' table: p 200, q 20, d 10, sigma 1.
+# Published F-scores by sample size, for p=200, q=20, d=10 and sigma=1.
 PUBLISHED = {40: 0.868, 50: 0.939, 66: 0.972, 100: 0.992, 200: 1.0}
 
 
 @pytest.mark.parametrize("n", PUBLISHED)
-def test_slides_table(n):
-    """E4 in few runs: at least the published mean F-score at every sample size."""
+def test_published_f_scores_are_reached(n):
+    """E4 with 8 datasets per sample size."""
     scores = []
     for seed in range(8):
         X, support, _ = example(n, 200, 10, 20, 1.0, seed)
@@ -65,7 +65,7 @@ def test_slides_table(n):
     assert np.mean(scores) >= PUBLISHED[n]
 
 
-def test_variance_alone_says_nothing_on_scaled_data():
+def test_informative_variables_are_selected_if_variances_are_equal():
     X, support, _ = make_globally_sparse(
         200, 100, n_components=5, n_informative=20, noise=0.5, scale=True, random_state=0
     )
@@ -77,37 +77,36 @@ def test_variance_alone_says_nothing_on_scaled_data():
 @pytest.mark.parametrize("evidence", ["noiseless", "noisy"])
 @pytest.mark.parametrize("noise", ["bias-corrected", "ml", "median"])
 @pytest.mark.parametrize("model_prior", ["uniform", "sparse"])
-def test_every_option_finds_the_example(evidence, noise, model_prior):
+def test_informative_variables_are_selected_with_every_option(evidence, noise, model_prior):
     X, support, _ = example(60, 40, 3, 12, 0.4)
     model = GSPPCA(3, evidence=evidence, noise=noise, model_prior=model_prior).fit(X)
     assert support_f_score(support, model.support_) >= 0.95
 
 
-@pytest.mark.parametrize(("n", "least"), [(100, 0.8), (200, 0.9)])
-def test_slides_table_with_scaled_columns(n, least):
-    """Where variance says nothing: a harder problem, solved from n = p/2 on."""
+@pytest.mark.parametrize(("n", "min_score"), [(100, 0.8), (200, 0.9)])
+def test_f_scores_with_scaled_columns(n, min_score):
     scores = []
     for seed in range(6):
         X, support, _ = example(n, 200, 10, 20, 1.0, seed)
         scores.append(support_f_score(support, GSPPCA(10, scale=True).fit(X).support_))
-    assert np.mean(scores) >= least
+    assert np.mean(scores) >= min_score
 
 
-def test_inactive_scaled_columns_have_their_own_variance():
+def test_noise_variance_of_scaled_columns_is_known():
     model = GSPPCA(5, scale=True).fit(example().X)
     assert model.noise_variance_ == pytest.approx(50 / 49)
 
 
-def test_a_sparse_prior_prefers_smaller_models():
+def test_sparse_prior_selects_smaller_models():
     X = example(20, 60, 3, 30, 1.0).X
-    uniform, thin = GSPPCA(3).fit(X), GSPPCA(3, model_prior="sparse").fit(X)
-    share = thin.log_evidence_path_ - uniform.log_evidence_path_
-    np.testing.assert_allclose(np.diff(share), share[1] - share[0])
-    assert share[1] < share[0] < 0
-    assert thin.n_selected_ <= uniform.n_selected_
+    uniform, sparse_prior = GSPPCA(3).fit(X), GSPPCA(3, model_prior="sparse").fit(X)
+    log_prior = sparse_prior.log_evidence_path_ - uniform.log_evidence_path_
+    np.testing.assert_allclose(np.diff(log_prior), log_prior[1] - log_prior[0])
+    assert log_prior[1] < log_prior[0] < 0
+    assert sparse_prior.n_selected_ <= uniform.n_selected_
 
 
-def test_one_component():
+def test_one_component_selects_strong_loadings():
     X, support, loadings = example(200, 40, 1, 12, 0.2)
     model = GSPPCA(n_components=1).fit(X)
     strong = np.abs(loadings[:, 0]) > 0.3
@@ -115,28 +114,28 @@ def test_one_component():
     assert not model.support_[~support].any()
 
 
-def test_components_are_counted():
+def test_auto_counts_the_components():
     X, support, _ = example(100, 60, 4, 15, 0.4)
     model = GSPPCA().fit(X)
     assert model.n_components_ == 4
     np.testing.assert_array_equal(model.support_, support)
 
 
-def test_components_are_counted_again_on_the_chosen_columns():
-    """At n = p/2 of the slides' setting some of the 10 components drown among 200 columns."""
-    counts, first = [], []
+def test_auto_counts_components_of_the_selected_columns():
+    """Eigenvalues of all 200 columns do not show all of the 10 components at n = p/2."""
+    counts, counts_all_columns = [], []
     for seed in range(8):
         X = example(100, 200, 10, 20, 1.0, seed).X
         counts.append(GSPPCA().fit(X).n_components_)
         values = np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2
-        first.append(count_signals(values, 100, 200))
-    assert np.mean(np.array(first) == 10) < 0.7
+        counts_all_columns.append(count_signals(values, 100, 200))
+    assert np.mean(np.array(counts_all_columns) == 10) < 0.7
     assert np.mean(np.array(counts) == 10) > 0.8
 
 
-def test_components_are_counted_in_the_noise_of_each_column():
-    """Units do not matter, and columns that nearly repeat each other have little noise: more
-    components stand out from it than have the variance of a column."""
+def test_auto_counts_components_relative_to_column_noise():
+    """The count does not depend on units. Nearly collinear columns have little noise, so that
+    components with less variance than a column are counted as well."""
     X, _ = load_breast_cancer(return_X_y=True)
     values = np.linalg.eigvalsh(np.corrcoef(X.T))[::-1]
     counted = [GSPPCA(scale=scale).fit(X).n_components_ for scale in (True, False)]
@@ -144,17 +143,17 @@ def test_components_are_counted_in_the_noise_of_each_column():
     assert np.sum(values > 1) <= counted[0] < 20
 
 
-def test_all_variables_may_be_chosen():
+def test_all_variables_are_selected_if_all_are_informative():
     X = example(200, 12, 3, 12, 0.1).X
     model = GSPPCA(n_components=3).fit(X)
     assert model.cardinalities_.tolist() == list(range(4, 13))
     assert model.n_selected_ == 12
 
 
-# --- what is returned
+# --- attributes and methods
 
 
-def test_attributes(fitted):
+def test_attributes_are_consistent(fitted):
     X, _, model = fitted
     assert model.components_.shape == (5, 30)
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(5), atol=1e-12)
@@ -173,17 +172,17 @@ def test_attributes(fitted):
     np.testing.assert_array_equal(model.scale_, np.ones(30))
 
 
-def test_components_are_pca_of_the_chosen_columns(fitted):
+def test_components_equal_pca_of_the_selected_columns(fitted):
     X, _, model = fitted
     pca = PCA(5).fit(X[:, model.support_])
     np.testing.assert_allclose(model.explained_variance_, pca.explained_variance_)
     cosines = np.sum(model.components_[:, model.support_] * pca.components_, axis=1)
     np.testing.assert_allclose(np.abs(cosines), 1.0)
-    share = pca.explained_variance_ / X.var(axis=0, ddof=1).sum()
-    np.testing.assert_allclose(model.explained_variance_ratio_, share)
+    ratio = pca.explained_variance_ / X.var(axis=0, ddof=1).sum()
+    np.testing.assert_allclose(model.explained_variance_ratio_, ratio)
 
 
-def test_transform_and_back(fitted):
+def test_transform_and_inverse_transform(fitted):
     X, _, model = fitted
     scores = model.transform(X)
     assert scores.shape == (50, 5)
@@ -191,16 +190,16 @@ def test_transform_and_back(fitted):
     np.testing.assert_allclose(scores.var(axis=0, ddof=1), model.explained_variance_)
     np.testing.assert_allclose(np.corrcoef(scores.T), np.eye(5), atol=1e-10)
     back = model.inverse_transform(scores)
-    chosen = model.support_
-    residual = (X - back)[:, chosen]
-    off = np.sum(residual**2) / (49 * (chosen.sum() - 5))
-    assert off == pytest.approx(model.active_noise_variance_)
-    np.testing.assert_allclose(back[:, ~chosen], np.tile(X.mean(0)[~chosen], (50, 1)))
+    support = model.support_
+    residual = (X - back)[:, support]
+    residual_variance = np.sum(residual**2) / (49 * (support.sum() - 5))
+    assert residual_variance == pytest.approx(model.active_noise_variance_)
+    np.testing.assert_allclose(back[:, ~support], np.tile(X.mean(0)[~support], (50, 1)))
     with pytest.raises(ValueError, match=r"scores of shape \(n_samples, 5\), got shape \(50, 4\)"):
         model.inverse_transform(scores[:, :4])
 
 
-def test_score_is_a_normal_log_density():
+def test_score_is_the_gaussian_log_density():
     from scipy.stats import multivariate_normal
 
     X = example(60, 12, 2, 6, 0.3).X * 3
@@ -217,7 +216,7 @@ def test_score_is_a_normal_log_density():
         np.testing.assert_allclose(model.score_samples(sparse.csr_array(X)), expected)
 
 
-def test_scale_is_standardising_first():
+def test_scale_equals_standardised_input():
     X = example().X * np.geomspace(1, 1000, 30)
     scaled = GSPPCA(5, scale=True).fit(X)
     by_hand = GSPPCA(5, noise="median").fit((X - X.mean(0)) / X.std(0))
@@ -229,7 +228,7 @@ def test_scale_is_standardising_first():
     np.testing.assert_allclose(scores.var(axis=0, ddof=1), scaled.explained_variance_)
 
 
-def test_a_fixed_number_of_variables():
+def test_n_features_to_select_follows_the_ranking():
     X = example().X
     free = GSPPCA(5).fit(X)
     for q in (5, 7, 20, 30):
@@ -242,10 +241,10 @@ def test_a_fixed_number_of_variables():
             np.testing.assert_allclose(model.log_evidence_path_, same)
 
 
-# --- tables in, tables out
+# --- containers
 
 
-def test_pandas(fitted):
+def test_pandas_names_and_index(fitted):
     X, support, model = fitted
     names = [f"gene {i}" for i in range(30)]
     frame = pd.DataFrame(X, columns=names, index=[f"patient {i}" for i in range(50)])
@@ -254,37 +253,37 @@ def test_pandas(fitted):
     scores = named.transform(frame)
     assert list(scores.columns) == [f"gsppca{i}" for i in range(5)]
     assert list(scores.index) == list(frame.index)
-    chosen = named.select(frame)
-    assert isinstance(chosen, pd.DataFrame)
-    assert list(chosen.columns) == [n for n, s in zip(names, support, strict=True) if s]
+    selected = named.select(frame)
+    assert isinstance(selected, pd.DataFrame)
+    assert list(selected.columns) == [n for n, s in zip(names, support, strict=True) if s]
     np.testing.assert_allclose(named.components_, model.components_)
     with pytest.raises(ValueError, match="feature names"):
         named.transform(frame[names[::-1]])
 
 
-def test_lazy_frames_are_refused():
+def test_lazy_frames_raise():
     with pytest.raises(InputError, match="LazyFrame"):
         GSPPCA(1).fit(pl.DataFrame({"a": [1.0, 2, 3], "b": [1.0, 5, 2]}).lazy())
 
 
-def test_polars():
+def test_polars_output():
     X = example().X
     frame = pl.DataFrame({f"gene {i}": X[:, i] for i in range(30)})
     model = GSPPCA(5).set_output(transform="polars").fit(frame)
-    chosen = model.select(frame)
-    assert isinstance(chosen, pl.DataFrame)
-    assert chosen.columns == [f"gene {i}" for i in model.get_support(indices=True)]
+    selected = model.select(frame)
+    assert isinstance(selected, pl.DataFrame)
+    assert selected.columns == [f"gene {i}" for i in model.get_support(indices=True)]
     assert isinstance(model.transform(frame), pl.DataFrame)
 
 
-def test_select_in_kind(fitted):
+def test_select_returns_the_same_container_type(fitted):
     X, _, model = fitted
     np.testing.assert_array_equal(model.select(X), X[:, model.support_])
     np.testing.assert_array_equal(model.select(X.tolist()), X[:, model.support_])
     for make in (sparse.csr_array, sparse.csc_matrix, sparse.coo_array):
-        chosen = model.select(make(X))
-        assert type(chosen) is make
-        np.testing.assert_array_equal(chosen.toarray(), X[:, model.support_])
+        selected = model.select(make(X))
+        assert type(selected) is make
+        np.testing.assert_array_equal(selected.toarray(), X[:, model.support_])
     np.testing.assert_array_equal(model.get_support(indices=True), np.flatnonzero(model.support_))
 
 
@@ -295,18 +294,20 @@ def test_sparse_equals_dense(scale, n, p, rng):
     X = example(n, p, 3, 10, 0.3).X
     X[rng.random(X.shape) < 0.6] = 0.0
     dense = GSPPCA(3, scale=scale).fit(X)
-    thin = GSPPCA(3, scale=scale).fit(sparse.csr_matrix(X))
-    np.testing.assert_array_equal(dense.support_, thin.support_)
-    np.testing.assert_allclose(dense.log_evidence_path_, thin.log_evidence_path_, rtol=1e-8)
-    # as near as a bound that is flat at its maximum tells them
-    np.testing.assert_allclose(dense.relevance_, thin.relevance_, atol=1e-4)
-    np.testing.assert_allclose(dense.transform(X), thin.transform(sparse.csr_array(X)), atol=1e-8)
+    from_sparse = GSPPCA(3, scale=scale).fit(sparse.csr_matrix(X))
+    np.testing.assert_array_equal(dense.support_, from_sparse.support_)
+    np.testing.assert_allclose(dense.log_evidence_path_, from_sparse.log_evidence_path_, rtol=1e-8)
+    # The bound is flat at its maximum, so that the relevance is determined less precisely.
+    np.testing.assert_allclose(dense.relevance_, from_sparse.relevance_, atol=1e-4)
+    np.testing.assert_allclose(
+        dense.transform(X), from_sparse.transform(sparse.csr_array(X)), atol=1e-8
+    )
 
 
 # --- invariances
 
 
-def test_permuted_variables(fitted, rng):
+def test_permuted_variables_permute_the_results(fitted, rng):
     X, _, model = fitted
     order = rng.permutation(30)
     permuted = GSPPCA(5).fit(X[:, order])
@@ -315,7 +316,7 @@ def test_permuted_variables(fitted, rng):
     np.testing.assert_allclose(permuted.log_evidence_path_, model.log_evidence_path_, rtol=1e-7)
 
 
-def test_permuted_samples(fitted, rng):
+def test_permuted_samples_do_not_change_the_results(fitted, rng):
     X, _, model = fitted
     order = rng.permutation(50)
     permuted = GSPPCA(5).fit(X[order])
@@ -324,7 +325,7 @@ def test_permuted_samples(fitted, rng):
     np.testing.assert_allclose(permuted.components_, model.components_, atol=1e-6)
 
 
-def test_changed_signs(fitted, rng):
+def test_changed_signs_do_not_change_the_selection(fitted, rng):
     X, _, model = fitted
     signs = rng.choice([-1.0, 1.0], 30)
     flipped = GSPPCA(5).fit(X * signs)
@@ -333,8 +334,8 @@ def test_changed_signs(fitted, rng):
     np.testing.assert_allclose(np.abs(flipped.components_), np.abs(model.components_), atol=1e-6)
 
 
-def test_rotated_samples(fitted, rng):
-    """A rotation of the samples that keeps their mean leaves the relaxed model alone."""
+def test_rotated_samples_do_not_change_the_relaxed_model(fitted, rng):
+    """The rotation preserves the mean of the samples."""
     X, _, model = fitted
     centred = X - X.mean(0)
     ones = np.ones((50, 1)) / np.sqrt(50)
@@ -346,7 +347,7 @@ def test_rotated_samples(fitted, rng):
 
 
 @pytest.mark.parametrize("factor", [1e-150, 1e-3, 7.0, 1e150])
-def test_rescaled_table(fitted, factor):
+def test_rescaled_data_rescale_the_results(fitted, factor):
     X, _, model = fitted
     scaled = GSPPCA(5).fit(factor * X)
     np.testing.assert_array_equal(scaled.support_, model.support_)
@@ -364,18 +365,18 @@ def test_rescaled_table(fitted, factor):
     )
 
 
-def test_shifted_table(fitted):
+def test_shifted_data_do_not_change_the_results(fitted):
     X, _, model = fitted
     shifted = GSPPCA(5).fit(X + 1e4)
     np.testing.assert_array_equal(shifted.support_, model.support_)
     np.testing.assert_allclose(shifted.components_, model.components_, atol=1e-6)
 
 
-# --- input that is bad, or odd
+# --- invalid and unusual input
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
-def test_float32_integers_booleans_and_layouts(fitted):
+def test_number_types_and_memory_layouts(fitted):
     X, support, model = fitted
     single = GSPPCA(5).fit(X.astype(np.float32))
     np.testing.assert_array_equal(single.support_, model.support_)
@@ -393,7 +394,7 @@ def test_float32_integers_booleans_and_layouts(fitted):
     np.testing.assert_allclose(GSPPCA(5).fit(wide[:, ::2]).components_, model.components_)
 
 
-def test_the_table_is_not_touched():
+def test_input_is_not_modified():
     X = example().X
     before = X.copy()
     GSPPCA(5, scale=True).fit(X).transform(X)
@@ -401,7 +402,7 @@ def test_the_table_is_not_touched():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_missing_and_infinite_values(bad):
+def test_missing_and_infinite_values_raise(bad):
     X = example().X
     X[3, 4] = bad
     model = GSPPCA(5)
@@ -415,7 +416,7 @@ def test_missing_and_infinite_values(bad):
     assert not hasattr(model, "components_")
 
 
-def test_too_small_tables():
+def test_too_few_samples_or_features_raise():
     with pytest.raises(ValueError, match="1 sample"):
         GSPPCA(1).fit(np.ones((1, 5)))
     with pytest.raises(ValueError, match="1 feature"):
@@ -423,7 +424,7 @@ def test_too_small_tables():
 
 
 @pytest.mark.parametrize(("n", "p", "d"), [(10, 30, 10), (30, 10, 10), (10, 10, 99)])
-def test_too_many_components(n, p, d, rng):
+def test_too_many_components_raise(n, p, d, rng):
     message = r"`n_components` must be less than min\(n_samples, n_features\) = 10, .*got "
     with pytest.raises(ParameterError, match=message + str(d)):
         GSPPCA(d).fit(rng.standard_normal((n, p)))
@@ -450,32 +451,32 @@ def test_too_many_components(n, p, d, rng):
         ({"tol": -1}, "`tol` must be a non-negative number, got -1"),
     ],
 )
-def test_bad_parameters(parameters, message):
+def test_invalid_parameters_raise(parameters, message):
     model = GSPPCA(**({"n_components": 5} | parameters))
     with pytest.raises(ParameterError, match=message):
         model.fit(example().X)
     assert not hasattr(model, "components_")
 
 
-def test_constant_columns_are_left_out():
+def test_constant_columns_are_not_selected():
     X = example().X
-    odd = np.column_stack([np.full(50, 0.1), X[:, :20], np.zeros(50), X[:, 20:]])
-    model, plain = GSPPCA(5).fit(odd), GSPPCA(5).fit(X)
-    kept = np.r_[1:21, 22:32]
-    np.testing.assert_array_equal(model.support_[kept], plain.support_)
+    with_constants = np.column_stack([np.full(50, 0.1), X[:, :20], np.zeros(50), X[:, 20:]])
+    model, plain = GSPPCA(5).fit(with_constants), GSPPCA(5).fit(X)
+    varying = np.r_[1:21, 22:32]
+    np.testing.assert_array_equal(model.support_[varying], plain.support_)
     np.testing.assert_array_equal(model.support_[[0, 21]], [False, False])
     np.testing.assert_array_equal(model.relevance_[[0, 21]], [0, 0])
     np.testing.assert_array_equal(model.ranking_[[0, 21]], [31, 32])
     np.testing.assert_allclose(model.log_evidence_path_, plain.log_evidence_path_)
-    assert model.score(odd) == pytest.approx(plain.score(X))
+    assert model.score(with_constants) == pytest.approx(plain.score(X))
     for scaled in (
-        GSPPCA(5, scale=True).fit(odd),
-        GSPPCA(5, scale=True).fit(sparse.csr_array(odd)),
+        GSPPCA(5, scale=True).fit(with_constants),
+        GSPPCA(5, scale=True).fit(sparse.csr_array(with_constants)),
     ):
-        assert np.isfinite(scaled.transform(odd)).all()
+        assert np.isfinite(scaled.transform(with_constants)).all()
 
 
-def test_nothing_varies():
+def test_constant_data_raise():
     for X in (np.ones((10, 5)), np.column_stack([np.arange(10.0), np.ones((10, 4))])):
         with pytest.raises(InputError, match="of the 5 columns of X are constant; at least 2"):
             GSPPCA(1).fit(X)
@@ -483,7 +484,7 @@ def test_nothing_varies():
             GSPPCA(1).fit(sparse.csr_array(X))
 
 
-def test_duplicated_columns():
+def test_duplicated_columns_have_equal_relevance():
     X, support, _ = example()
     model = GSPPCA(5).fit(np.hstack([X, X]))
     np.testing.assert_array_equal(model.support_[:30], model.support_[30:])
@@ -491,7 +492,7 @@ def test_duplicated_columns():
     np.testing.assert_array_equal(model.support_[:30], support)
 
 
-def test_an_exact_fit_stays_finite(rng):
+def test_results_of_an_exact_fit_are_finite(rng):
     low_rank = rng.standard_normal((20, 3)) @ rng.standard_normal((3, 15))
     for X, d in ((low_rank, 3), (low_rank, 4), (rng.standard_normal((5, 40)), 4)):
         with warnings.catch_warnings():
@@ -503,9 +504,9 @@ def test_an_exact_fit_stays_finite(rng):
         np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(d), atol=1e-9)
 
 
-def test_nothing_is_found(rng):
+def test_uncorrelated_columns_give_an_empty_model(rng):
     X = rng.standard_normal((300, 10))
-    X = np.linalg.qr(X - X.mean(0))[0]  # exactly uncorrelated, equal variances
+    X = np.linalg.qr(X - X.mean(0))[0]  # exactly uncorrelated, with equal variances
     with pytest.warns(NoStructureWarning, match="do not interpret"):
         model = GSPPCA(2).fit(X)
     assert model.stop_reason_ is StopReason.EMPTY_MODEL
@@ -514,41 +515,39 @@ def test_nothing_is_found(rng):
     assert model.support_.any()
 
 
-def test_a_ranking_is_kept_when_nothing_is_found():
-    """The variable with most variance is first, though none is in the model."""
-    found = 0
+def test_empty_model_ranks_variables_by_variance():
+    n_empty = 0
     for seed in range(20):
         X = np.random.default_rng(seed).standard_normal((400, 8))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model = GSPPCA(1).fit(X)
         if any("all variables left" in str(w.message) for w in caught):
-            found += 1
+            n_empty += 1
             assert model.ranking_[X.var(axis=0).argmax()] == 1
-    assert found >= 3
+    assert n_empty >= 3
 
 
-def test_scaled_variables_are_ranked_by_what_is_explained_when_nothing_is_found():
-    """All variances are one; whoever adds to the first principal component comes first."""
-    found = 0
+def test_empty_model_ranks_scaled_variables_by_explained_variance():
+    n_empty = 0
     for seed in range(20):
         X = np.random.default_rng(seed).standard_normal((400, 8))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model = GSPPCA(1, scale=True).fit(X)
         if any("all variables left" in str(w.message) for w in caught):
-            found += 1
+            n_empty += 1
             first = np.linalg.eigh(np.corrcoef(X.T))[1][:, -1]
             np.testing.assert_array_equal(np.argsort(model.ranking_), np.argsort(-np.abs(first)))
-    assert found >= 3
+    assert n_empty >= 3
 
 
-def test_ties_at_zero_are_ranked_by_the_slope():
+def test_variables_with_zero_variance_are_ranked_by_the_slope():
     state = State(None, None, 1.0, np.array([0.0, 2.0, 0.0, 1.0]), np.array([-3.0, 9, -1, 9]), 0.0)
     assert rank_variables(state).tolist() == [1, 3, 2, 0]
 
 
-def test_a_failed_refit_leaves_the_model_as_it_was():
+def test_failed_refit_does_not_change_the_model():
     X = example().X
     model = GSPPCA(5).fit(X)
     scores = model.transform(X)
@@ -561,14 +560,14 @@ def test_a_failed_refit_leaves_the_model_as_it_was():
     assert not any(name.endswith("_") for name in vars(fresh))
 
 
-def test_exactly_low_rank_tables_are_counted_right(rng):
+def test_auto_equals_the_rank_of_low_rank_data(rng):
     for n, p, k in ((50, 30, 2), (20, 100, 3), (30, 30, 1), (200, 10, 3)):
         X = rng.standard_normal((n, k)) @ rng.standard_normal((k, p))
         assert GSPPCA().fit(X).n_components_ == k
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
-def test_one_absurd_cell():
+def test_extreme_outlier_gives_finite_results():
     X = example().X
     X[3, 4] = 1e8
     model = GSPPCA(6).fit(X)
@@ -578,12 +577,12 @@ def test_one_absurd_cell():
     assert np.all(np.isfinite(model.log_evidence_path_))
 
 
-def test_rows_far_away_have_no_density(fitted):
+def test_score_of_extreme_rows_is_minus_infinity(fitted):
     X, _, model = fitted
     assert np.all(model.score_samples(1e200 * X) == -np.inf)
 
 
-def test_the_density_where_every_chosen_column_is_a_component(fitted):
+def test_score_with_as_many_components_as_selected_columns(fitted):
     from scipy.stats import multivariate_normal
 
     X, _, _ = fitted
@@ -596,7 +595,7 @@ def test_the_density_where_every_chosen_column_is_a_component(fitted):
         np.testing.assert_allclose(model.score_samples(Z), expected, rtol=1e-6)
 
 
-def test_max_iter_is_reported():
+def test_max_iter_issues_a_warning():
     with pytest.warns(ConvergenceWarning, match="increase `max_iter`"):
         model = GSPPCA(5, max_iter=2).fit(example().X)
     assert model.n_iter_ == 2
@@ -607,27 +606,26 @@ def test_max_iter_is_reported():
     ("bound", "reason"),
     [(-1e9, StopReason.DECREASED), (float("nan"), StopReason.NOT_FINITE)],
 )
-def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
-    """A fit whose objective falls, or is no number, is never called converged."""
+def test_failed_iterations_issue_a_warning(bound, reason, monkeypatch):
     make = gsppca.make_factor_step
 
-    def broken(*given, **options):
-        step, calls = make(*given, **options), []
+    def make_failing_step(*arguments, **options):
+        step, calls = make(*arguments, **options), []
 
-        def broken_step(state):
+        def failing_step(state):
             calls.append(state)
             result = step(state)
             return result if len(calls) == 1 else result._replace(bound=bound * len(calls))
 
-        return broken_step
+        return failing_step
 
-    monkeypatch.setattr(gsppca, "make_factor_step", broken)
+    monkeypatch.setattr(gsppca, "make_factor_step", make_failing_step)
     with pytest.warns(ConvergenceWarning, match="the best result so far"):
         model = GSPPCA(5).fit(example().X)
     assert model.stop_reason_ is reason
 
 
-def test_not_fitted():
+def test_methods_before_fit_raise():
     for method in ("transform", "inverse_transform", "score", "select"):
         with pytest.raises(NotFittedError):
             getattr(GSPPCA(), method)(np.ones((3, 3)))
@@ -638,7 +636,7 @@ def test_verbose_shows_progress(capsys):
     assert "GSPPCA" in capsys.readouterr().err
 
 
-def test_a_real_table():
+def test_breast_cancer_data():
     X, _ = load_breast_cancer(return_X_y=True, as_frame=True)
     model = GSPPCA(n_components=3, scale=True).fit(X)
     assert 3 <= model.n_selected_ <= 30
@@ -646,15 +644,14 @@ def test_a_real_table():
     assert model.select(X).shape == (569, model.n_selected_)
 
 
-def test_noise_is_called_noise():
-    """One component always leaves something in the model; the warning comes all the same."""
+def test_white_noise_issues_a_warning():
     for seed in range(5):
         X = np.random.default_rng(seed).standard_normal((100, 50))
         with pytest.warns(NoStructureWarning, match="white noise|all variables left"):
             GSPPCA(1).fit(X)
 
 
-def test_the_edge_of_the_cardinalities_is_named():
+def test_smallest_cardinality_issues_a_warning():
     rng = np.random.default_rng(0)
     X = 0.1 * rng.standard_normal((100, 12))
     X[:, :2] += rng.standard_normal((100, 1))
@@ -662,8 +659,8 @@ def test_the_edge_of_the_cardinalities_is_named():
         GSPPCA(3).fit(X)
 
 
-def test_rows_at_the_mean_are_named():
-    """The noiseless density has a pole there, and every variable more makes it higher."""
+def test_rows_at_the_mean_issue_a_warning():
+    """The noiseless density has a pole at the mean, whose order increases with cardinality."""
     X = example(100, 40, 2, 10).X
     X -= X.mean(axis=0)
     X[:50] = 0.0
@@ -675,8 +672,8 @@ def test_rows_at_the_mean_are_named():
 
 @pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
 @pytest.mark.parametrize("d", [10, 15, 20, 26, 29])
-def test_columns_on_scales_far_apart(d):
-    """Deviations from 0.003 to 570: half of the posterior covariance goes into the product."""
+def test_iterations_converge_with_very_unequal_variances(d):
+    """Column standard deviations range from 0.003 to 570."""
     X = load_breast_cancer().data
     model = GSPPCA(d).fit(X)
     assert model.stop_reason_ is StopReason.CONVERGED
@@ -684,8 +681,8 @@ def test_columns_on_scales_far_apart(d):
     assert np.isfinite(model.log_evidence_path_).all()
 
 
-def test_columns_of_different_variance_are_no_structure():
-    """Independent counts, whose variances differ by decades: said in words, not counted."""
+def test_unequal_variances_are_not_counted_as_components():
+    """The columns are independent counts whose variances differ by orders of magnitude."""
     rng = np.random.default_rng(0)
     counts = np.log1p(rng.poisson(rng.gamma(0.3, 3.0, 1500), (600, 1500)))
     with pytest.warns(NoStructureWarning, match="no variable shares variance"):

@@ -1,4 +1,4 @@
-"""The variational pass against a slow dense one, typed from the paper with its misprints mended."""
+"""Variational iterations, compared with a dense computation from the corrected paper."""
 
 import array_api_compat.numpy as xp
 import array_api_strict
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.quick
 SHAPES = [(12, 7, 1), (12, 7, 3), (7, 12, 2), (40, 10, 4), (10, 60, 3), (30, 30, 5), (5, 100, 4)]
 
 
-def table(n, p, d, seed, noise=0.7):
+def make_data(n, p, d, seed, noise=0.7):
     q = max(d, p // 3)
     X = make_globally_sparse(
         n, p, n_components=d, n_informative=q, noise=noise, random_state=seed
@@ -37,7 +37,7 @@ def table(n, p, d, seed, noise=0.7):
     return X - X.mean(axis=0)
 
 
-def started(X, d, steps=3):
+def run_steps(X, d, steps=3):
     op = DenseOperator(X)
     step, state = make_step(op, X.shape[0]), init(spectrum(op), d)
     for _ in range(steps):
@@ -45,9 +45,11 @@ def started(X, d, steps=3):
     return state, step
 
 
-def slow_pass(X, state):
-    """[MBL16] Proposition 1 and (13) with one covariance matrix per variable, then the bound as
-    E log p(X, Y, W) + entropies, term by term."""
+def dense_iteration(X, state):
+    """Compute [MBL16] Proposition 1 and (13) with one covariance matrix per variable.
+
+    The bound is E log p(X, Y, W) plus the entropies.
+    """
     n, p = X.shape
     d, sigma2 = state.M.shape[1], state.sigma2
     M = state.M
@@ -74,16 +76,16 @@ def slow_pass(X, state):
 
 @pytest.mark.parametrize(("n", "p", "d"), SHAPES)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_pass_equals_the_dense_computation(n, p, d, seed):
-    X = table(n, p, d, seed)
-    state, step = started(X, d)
-    bound, sigma2, t, m, S_sum = slow_pass(X, state)
+def test_iteration_equals_the_dense_computation(n, p, d, seed):
+    X = make_data(n, p, d, seed)
+    state, step = run_steps(X, d)
+    bound, sigma2, t, m, S_sum = dense_iteration(X, state)
     result = step(state)
     assert result.bound == pytest.approx(bound, rel=1e-10)
     assert result.sigma2 == pytest.approx(sigma2, rel=1e-10)
-    # The change of basis afterwards: W -> W R leaves W W' alone up to the same R R'.
-    stretch = result.t[t > 0] / t[t > 0]
-    np.testing.assert_allclose(stretch, stretch[0])
+    # Parameter expansion multiplies t by a number, and W by a matrix R.
+    scale = result.t[t > 0] / t[t > 0]
+    np.testing.assert_allclose(scale, scale[0])
     np.testing.assert_array_equal(result.t == 0, t == 0)
     R = np.linalg.lstsq(m, result.M, rcond=None)[0]
     np.testing.assert_allclose(m @ R, result.M, atol=1e-8 * np.abs(m).max())
@@ -93,137 +95,134 @@ def test_a_pass_equals_the_dense_computation(n, p, d, seed):
 
 @pytest.mark.parametrize(("n", "p", "d"), SHAPES)
 @pytest.mark.parametrize("seed", range(2))
-def test_the_cycle_may_be_cut_at_either_end(n, p, d, seed):
-    """Plain passes from q(W) to q(W), which the slow one checks, and from q(Y) to q(Y)."""
-    op = DenseOperator(table(n, p, d, seed))
+def test_iterations_over_loadings_and_factors_agree(n, p, d, seed):
+    op = DenseOperator(make_data(n, p, d, seed))
     parts = spectrum(op)
-    step, latent_step = make_step(op, n), make_factor_step(op, n)
+    step, factor_step = make_step(op, n), make_factor_step(op, n)
     a, b = init(parts, d), to_factor_state(init(parts, d), op)
     assert b.Y.shape == (n, d)
     for _ in range(12):
-        a, b = step(a), latent_step(b)
+        a, b = step(a), factor_step(b)
         assert b.bound == pytest.approx(a.bound, rel=1e-10)
         assert b.sigma2 == pytest.approx(a.sigma2, rel=1e-8)
     np.testing.assert_allclose(b.t, a.t, rtol=1e-6, atol=1e-10)
     np.testing.assert_allclose(b.slope, a.slope, rtol=1e-6, atol=1e-8)
 
 
-def passes(op, n, parts, d, cut):
-    """The step, its start and its acceleration, with the cycle cut at M or at Y."""
+def make_iterations(op, n, parts, d, iterated):
+    """Return step, initial state and accelerator over the loadings M or the factors Y."""
     start = init(parts, d)
-    if cut == "M":
+    if iterated == "M":
         return make_step(op, n), start, over_loadings("M", op.xp, QuasiNewton)
     start = to_factor_state(start, op)
     return make_factor_step(op, n), start, over_factors(start, op.xp)
 
 
-def wide_table(noise=0.7):
-    """Wide enough that rounding of many columns averages out."""
+def wide_operator(noise=0.7):
+    """Return a matrix with so many columns that their rounding errors average out."""
     made = make_globally_sparse(
         30, 600, n_components=6, n_informative=80, noise=noise, random_state=0
     )
     return DenseOperator(made.X - made.X.mean(axis=0))
 
 
-def in_single(op):
+def to_single(op):
     return DenseOperator(op.X.astype(np.float32))
 
 
 @pytest.mark.parametrize(
-    ("noise", "most"), [(0.7, 1e-6), (0.07, 1e-4), (0.01, 1e-3), (0.001, 0.05)]
+    ("noise", "max_rounding"), [(0.7, 1e-6), (0.07, 1e-4), (0.01, 1e-3), (0.001, 0.05)]
 )
-def test_single_precision_knows_its_rounding(noise, most):
-    """Its bound is below that of double precision, by less than twice what it says; also where the
-    noise shrinks by much in a pass."""
-    op = wide_table(noise)
-    fine, quick = make_factor_step(op, 30), make_factor_step(op, 30, in_single(op))
+def test_rounding_bounds_the_error_of_single_precision(noise, max_rounding):
+    """The bound in single precision is smaller, by less than twice its rounding error, also if the
+    noise variance decreases strongly in one iteration."""
+    op = wide_operator(noise)
+    double, single = make_factor_step(op, 30), make_factor_step(op, 30, to_single(op))
     state = to_factor_state(init(spectrum(op), 6), op)
     for _ in range(30):
-        rough, exact = quick(state), fine(state)
-        assert 0.0 < rough.rounding < most * abs(exact.bound)
+        rough, exact = single(state), double(state)
+        assert 0.0 < rough.rounding < max_rounding * abs(exact.bound)
         assert 0.0 < exact.bound - rough.bound < 2.0 * rough.rounding
         assert rough.t.dtype == rough.slope.dtype == np.float32
         assert rough.Y.dtype == exact.t.dtype == np.float64
         state = exact
 
 
-def test_passes_begin_in_single_and_end_in_double_precision():
-    op = wide_table()
+def test_iterations_begin_in_single_and_end_in_double_precision():
+    op = wide_operator()
     start, tol = to_factor_state(init(spectrum(op), 6), op), 1e-9 * 30 * 600
-    in_precision = []
+    in_single_precision = []
 
-    def watched(step):
-        def follow(state):
+    def record(step):
+        def recorded_step(state):
             result = step(state)
-            in_precision.append(result.single)
+            in_single_precision.append(result.single)
             return result
 
-        return follow
+        return recorded_step
 
-    def fitted(step, start):
+    def fit(step, start):
         accelerator = over_factors(start, op.xp)
         return iterate(step, start, max_iter=500, tol=tol, accelerator=accelerator)
 
-    mixed = watched(make_mixed_precision_step(op, 30, in_single(op), tol))
-    quick, fine = (
-        fitted(mixed, start._replace(single=True)),
-        fitted(make_factor_step(op, 30), start),
-    )
-    switch = in_precision.index(False)
+    mixed = record(make_mixed_precision_step(op, 30, to_single(op), tol))
+    mixed_run = fit(mixed, start._replace(single=True))
+    double_run = fit(make_factor_step(op, 30), start)
+    switch = in_single_precision.index(False)
     assert switch > 5
-    assert not any(in_precision[-3:])
-    assert quick.reason is fine.reason is StopReason.CONVERGED
-    assert np.all(np.diff(quick.bounds) >= 0)
-    assert quick.bounds[-1] == pytest.approx(fine.bounds[-1], abs=5 * tol)
-    assert quick.state.t.dtype == np.float64
-    np.testing.assert_array_equal(quick.state.t == 0, fine.state.t == 0)
-    np.testing.assert_allclose(quick.state.t, fine.state.t, rtol=0.01, atol=1e-5)
+    assert not any(in_single_precision[-3:])
+    assert mixed_run.reason is double_run.reason is StopReason.CONVERGED
+    assert np.all(np.diff(mixed_run.bounds) >= 0)
+    assert mixed_run.bounds[-1] == pytest.approx(double_run.bounds[-1], abs=5 * tol)
+    assert mixed_run.state.t.dtype == np.float64
+    np.testing.assert_array_equal(mixed_run.state.t == 0, double_run.state.t == 0)
+    np.testing.assert_allclose(mixed_run.state.t, double_run.state.t, rtol=0.01, atol=1e-5)
 
 
-def test_what_single_precision_cannot_do_is_done_in_double():
-    """Beyond its range, where it would take every variable out, and where it goes nowhere."""
-    op = wide_table()
+def test_double_precision_is_used_if_single_precision_fails():
+    """Single precision fails by underflow, by an empty model, and by lack of progress."""
+    op = wide_operator()
     tol = 1e-9 * 30 * 600
-    step, fine = make_mixed_precision_step(op, 30, in_single(op), tol), make_factor_step(op, 30)
+    step, double = make_mixed_precision_step(op, 30, to_single(op), tol), make_factor_step(op, 30)
     start = to_factor_state(init(spectrum(op), 6), op)._replace(single=True)
     assert step(start).single
-    large = DenseOperator(1e25 * op.X)  # c^2 g^2 is zero in single precision
+    large = DenseOperator(1e25 * op.X)  # c^2 g^2 underflows in single precision.
     beyond = to_factor_state(init(spectrum(large), 6), large)._replace(single=True)
-    result = make_mixed_precision_step(large, 30, in_single(large), tol)(beyond)
+    result = make_mixed_precision_step(large, 30, to_single(large), tol)(beyond)
     assert not result.single
     assert result.bound == make_factor_step(large, 30)(beyond).bound
     state = start
     for _ in range(60):
-        state = fine(state)
-    there = state._replace(single=True)
-    assert not step(there).single
-    assert step(there).bound == fine(there).bound
-    far = there._replace(Y=3.0 * there.Y)
-    assert not step(far).single  # a plain pass may not fall: look again
-    assert step(far._replace(proposed=True)).single  # a proposal may, and is withdrawn
-    # beyond its range a proposal does not fall either: nothing is known of it
-    result = make_mixed_precision_step(large, 30, in_single(large), tol)(
+        state = double(state)
+    converged = state._replace(single=True)
+    assert not step(converged).single
+    assert step(converged).bound == double(converged).bound
+    far = converged._replace(Y=3.0 * converged.Y)
+    assert not step(far).single  # A decrease after a plain start may be a rounding error.
+    assert step(far._replace(proposed=True)).single  # A decrease after a proposal is expected.
+    # Underflow is not accepted after a proposal either.
+    result = make_mixed_precision_step(large, 30, to_single(large), tol)(
         beyond._replace(proposed=True)
     )
     assert not result.single
 
 
 def smooth_spectra(n, p, lines, noise, seed):
-    """Neighbouring columns are nearly the same: many small eigenvalues, and hardly any noise."""
-    rng, place = np.random.default_rng(seed), np.linspace(0.0, 1.0, p)
+    """Return nearly collinear neighbouring columns: many small eigenvalues and little noise."""
+    rng, grid = np.random.default_rng(seed), np.linspace(0.0, 1.0, p)
     centres, widths = rng.random((2, lines, 1))
-    shapes = np.exp(-0.5 * ((place - centres) / (0.02 + 0.1 * widths)) ** 2)
+    shapes = np.exp(-0.5 * ((grid - centres) / (0.02 + 0.1 * widths)) ** 2)
     return rng.gamma(2.0, 1.0, (n, lines)) @ shapes + noise * rng.standard_normal((n, p))
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_rounding_that_all_columns_share_does_not_lower_the_bound(mixed):
+def test_common_rounding_errors_do_not_decrease_the_bound(mixed):
     X = smooth_spectra(60, 2500, 40, 1e-3, seed=0)
     X -= X.mean(axis=0)
     op, (n, p), d = DenseOperator(X), X.shape, 30
     start, tol = to_factor_state(init(spectrum(op), d), op), 1e-8 * n * p
     step = (
-        make_mixed_precision_step(op, n, in_single(op), tol) if mixed else make_factor_step(op, n)
+        make_mixed_precision_step(op, n, to_single(op), tol) if mixed else make_factor_step(op, n)
     )
     run = iterate(
         step,
@@ -241,11 +240,11 @@ def test_rounding_that_all_columns_share_does_not_lower_the_bound(mixed):
 @pytest.mark.parametrize(("n", "p", "d"), SHAPES)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("accelerated", [False, True])
-@pytest.mark.parametrize("cut", ["M", "Y"])
-def test_the_bound_never_falls(n, p, d, seed, accelerated, cut):
-    X = table(n, p, d, seed)
+@pytest.mark.parametrize("iterated", ["M", "Y"])
+def test_bound_is_non_decreasing(n, p, d, seed, accelerated, iterated):
+    X = make_data(n, p, d, seed)
     op = DenseOperator(X)
-    step, start, accelerator = passes(op, n, spectrum(op), d, cut)
+    step, start, accelerator = make_iterations(op, n, spectrum(op), d, iterated)
     run = iterate(
         step,
         start,
@@ -261,9 +260,9 @@ def test_the_bound_never_falls(n, p, d, seed, accelerated, cut):
 
 
 @pytest.mark.parametrize(("n", "p", "d"), SHAPES)
-def test_plain_passes_never_fall_beyond_rounding(n, p, d):
-    X = table(n, p, d, seed=9)
-    state, step = started(X, d, steps=1)
+def test_plain_iterations_decrease_by_rounding_errors_at_most(n, p, d):
+    X = make_data(n, p, d, seed=9)
+    state, step = run_steps(X, d, steps=1)
     for _ in range(60):
         result = step(state)
         assert result.bound >= state.bound - 1e-11 * n * p
@@ -271,8 +270,8 @@ def test_plain_passes_never_fall_beyond_rounding(n, p, d):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_acceleration_and_plain_passes_share_the_limit(seed):
-    X = table(30, 80, 3, seed)
+def test_accelerated_and_plain_iterations_have_the_same_limit(seed):
+    X = make_data(30, 80, 3, seed)
     op = DenseOperator(X)
     start, step = to_factor_state(init(spectrum(op), 3), op), make_factor_step(op, 30)
     fast = iterate(step, start, max_iter=500, tol=1e-10, accelerator=over_factors(start, op.xp))
@@ -281,20 +280,19 @@ def test_acceleration_and_plain_passes_share_the_limit(seed):
 
 
 def test_removed_variables_are_at_a_local_maximum_of_the_bound():
-    X = table(40, 60, 3, seed=2)
-    state, _ = started(X, 3, steps=400)
-    gone = np.flatnonzero(state.t == 0)
-    assert 0 < gone.size < 60
-    best = slow_pass(X, state)[0]
-    for k in gone[:8]:
+    X = make_data(40, 60, 3, seed=2)
+    state, _ = run_steps(X, 3, steps=400)
+    removed = np.flatnonzero(state.t == 0)
+    assert 0 < removed.size < 60
+    best = dense_iteration(X, state)[0]
+    for k in removed[:8]:
         for t in (1e-6, 1e-3, 0.1):
-            pushed = state._replace(t=np.where(np.arange(60) == k, t, state.t))
-            # a pass that may not send variable k away again
-            assert forced_pass(X, pushed) < best + 1e-9
+            perturbed = state._replace(t=np.where(np.arange(60) == k, t, state.t))
+            assert bound_at_variances(X, perturbed) < best + 1e-9
 
 
-def forced_pass(X, state):
-    """The bound at q(Y), q(W) best for exactly the given t."""
+def bound_at_variances(X, state):
+    """Return the bound with optimal q(Y) and q(W) for the given t."""
     n, p = X.shape
     d, c = state.M.shape[1], 1 / state.sigma2
     M = state.M
@@ -312,14 +310,14 @@ def forced_pass(X, state):
     return bound
 
 
-def test_the_forced_pass_is_the_pass_where_both_apply():
-    X = table(20, 15, 2, seed=0)
-    state, _ = started(X, 2, steps=300)
-    assert forced_pass(X, state) == pytest.approx(slow_pass(X, state)[0], abs=1e-5)
+def test_bound_at_variances_equals_the_iteration_after_convergence():
+    X = make_data(20, 15, 2, seed=0)
+    state, _ = run_steps(X, 2, steps=300)
+    assert bound_at_variances(X, state) == pytest.approx(dense_iteration(X, state)[0], abs=1e-5)
 
 
-def test_a_tall_table_may_be_reduced_first():
-    X = table(90, 12, 3, seed=1)
+def test_reduced_matrix_gives_the_same_iterations():
+    X = make_data(90, 12, 3, seed=1)
     op = DenseOperator(X)
     parts = spectrum(op)
     assert parts.table.shape == (12, 12)
@@ -331,42 +329,41 @@ def test_a_tall_table_may_be_reduced_first():
     np.testing.assert_allclose(a.t, b.t, rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("cut", ["M", "Y"])
-def test_no_step_assumes_numpy(cut):
-    X = table(15, 40, 3, seed=3)
+@pytest.mark.parametrize("iterated", ["M", "Y"])
+def test_iterations_run_on_other_array_libraries(iterated):
+    X = make_data(15, 40, 3, seed=3)
     runs = []
     for make in (np.asarray, array_api_strict.asarray):
         op = DenseOperator(make(X))
         parts = spectrum(op)
-        step, start, accelerator = passes(parts.table, 15, parts, 3, cut)
+        step, start, accelerator = make_iterations(parts.table, 15, parts, 3, iterated)
         run = iterate(step, start, max_iter=30, tol=1e-9, accelerator=accelerator)
-        assert isinstance(getattr(run.state, cut), type(op.X))
+        assert isinstance(getattr(run.state, iterated), type(op.X))
         assert isinstance(run.state.t, type(op.X))
         runs.append(run)
     np.testing.assert_allclose(runs[0].bounds, runs[1].bounds, rtol=1e-9)
 
 
 class InBlocks(DenseOperator):
-    """A table of which only a few rows are seen at a time, and how often all were."""
+    """Data matrix in blocks of seven rows that counts how often it is read."""
 
     whole = None
-    seen = 0
+    n_reads = 0
 
     def blocks(self, *, entrywise=False):
-        self.seen += 1
+        self.n_reads += 1
         for low in range(0, self.shape[0], 7):
             rows = slice(low, min(low + 7, self.shape[0]))
             yield rows, self.X[rows]
 
 
 @pytest.mark.parametrize(("n", "p", "d"), [(15, 40, 3), (40, 41, 5)])
-def test_blocks_go_the_way_of_the_table_in_memory(n, p, d):
-    """To the last digits though rounding differs, with one pass over the rows for each step."""
-    X = table(n, p, d, seed=1)
+def test_blocks_give_the_same_iterations_and_are_read_once_per_step(n, p, d):
+    X = make_data(n, p, d, seed=1)
     runs = []
     for op in (DenseOperator(X), InBlocks(X)):
         parts = spectrum(op, d)
-        step, start, accelerator = passes(op, n, parts, d, "Y")
+        step, start, accelerator = make_iterations(op, n, parts, d, "Y")
         runs.append(iterate(step, start, max_iter=9, tol=0.0, accelerator=accelerator))
     whole, blocks = runs
     np.testing.assert_allclose(blocks.bounds, whole.bounds, rtol=1e-12)
@@ -375,16 +372,15 @@ def test_blocks_go_the_way_of_the_table_in_memory(n, p, d):
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8, err_msg=name)
     np.testing.assert_allclose(blocks.state.YX, blocks.state.Y.T @ X, atol=1e-9)
     np.testing.assert_allclose(blocks.state.YX_newton, blocks.state.Y_newton.T @ X, atol=1e-9)
-    before = op.seen
+    before = op.n_reads
     step(blocks.state)
-    assert op.seen == before + 1
+    assert op.n_reads == before + 1
 
 
-def test_an_accelerated_start_has_the_products_of_its_latents():
-    """Y'X goes along with Y, by the same combinations."""
-    X = table(15, 40, 3, seed=2)
+def test_proposals_contain_the_product_of_factors_and_data():
+    X = make_data(15, 40, 3, seed=2)
     op = InBlocks(X)
-    step, state, accelerator = passes(op, 15, spectrum(op, 3), 3, "Y")
+    step, state, accelerator = make_iterations(op, 15, spectrum(op, 3), 3, "Y")
     memory = accelerator.begin(state)
     for _ in range(8):
         result = step(state)
@@ -396,20 +392,19 @@ def test_an_accelerated_start_has_the_products_of_its_latents():
 
 
 @pytest.mark.parametrize(("noise", "slow"), [(0.1, False), (3.0, True)])
-def test_passes_look_further_out_only_where_they_are_slow(noise, slow):
+def test_newton_steps_are_computed_only_if_plain_steps_are_slow(noise, slow):
     X = make_globally_sparse(30, 80, n_components=3, n_informative=20, noise=noise).X
     op = DenseOperator(X - X.mean(axis=0))
-    step, state, _ = passes(op, 30, spectrum(op), 3, "Y")
+    step, state, _ = make_iterations(op, 30, spectrum(op), 3, "Y")
     for _ in range(3):
         state = step(state)
         assert state.newton == slow
     assert np.array_equal(state.Y_newton, state.Y) != slow
 
 
-def test_single_precision_where_it_pays():
-    """Of large tables in memory, in double precision, and with many weights."""
+def test_single_precision_copy_of_large_matrices_only():
     wide = np.zeros((10, 2200))
     assert single_precision_copy(DenseOperator(wide), 30).dtype == np.float32
-    assert single_precision_copy(DenseOperator(wide), 29) is None  # 2**16 weights and more
+    assert single_precision_copy(DenseOperator(wide), 29) is None  # fewer than 2**16 loadings
     assert single_precision_copy(DenseOperator(wide.astype(np.float32)), 30) is None
     assert single_precision_copy(SparseOperator(csr_array(wide), *np.zeros((2, 2200))), 30) is None
