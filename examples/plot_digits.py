@@ -1,11 +1,10 @@
 """
-Which pixels matter?
-====================
+Select pixels of handwritten digits
+===================================
 
-1,797 handwritten digits of 8 x 8 pixels, which ship with scikit-learn. PCA uses every pixel that
-ever varies. :class:`~prosparse.FDRPCA` tests each pixel against the principal components of all
-others, says how much of its variance it shares with them, and makes components of those that
-share enough.
+The digits of scikit-learn are 1,797 images of 8 x 8 pixels. PCA uses every pixel that varies.
+:class:`~prosparse.FDRPCA` tests each pixel for association with the principal components of the
+other pixels, estimates its communality, and fits components to the selected pixels alone.
 """
 
 # sphinx_gallery_thumbnail_number = 2
@@ -20,34 +19,35 @@ from prosparse.plot import CommunalityDisplay
 
 X, digit = load_digits(return_X_y=True, as_frame=True)
 model = FDRPCA().fit(X)
-print(f"{model.n_selected_} of {X.shape[1]} pixels vary with others beyond chance")
+print(f"{model.n_selected_} of {X.shape[1]} pixels share significant variance with others")
 
 # %%
-# Nearly all do: a stroke that passes one pixel passes its neighbours. How much they share differs.
+# Nearly all pixels are selected, because strokes cover neighbouring pixels. Their communalities
+# differ.
 
 CommunalityDisplay.from_estimator(model)
 plt.show()
 
 # %%
-# Where they are. Left the mean image, then the communality of each pixel, then those that share at
-# least 0.6 of their variance.
+# The images show the mean digit, the communality of each pixel, and the pixels with a communality
+# of at least 0.6.
 
 strong = FDRPCA(min_communality=0.6).fit(X)
 figure, axes = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
-pictures = {
+images = {
     "mean of all digits": X.mean().to_numpy(),
     "communality": model.communality_,
     f"at least 0.6 ({strong.n_selected_} pixels)": strong.support_.astype(float),
 }
-for ax, (title, values) in zip(axes, pictures.items(), strict=True):
+for ax, (title, values) in zip(axes, images.items(), strict=True):
     ax.imshow(values.reshape(8, 8), cmap="Blues")
     ax.set_title(title)
     ax.set_axis_off()
 plt.show()
 
 # %%
-# The first five components. Above PCA of all pixels, scaled to unit variance; below, of those that
-# share enough: white is exactly zero.
+# The first five components of PCA on all standardised pixels (top) and of ``FDRPCA`` on the
+# selected pixels (bottom). White loadings are exactly zero.
 
 dense = PCA(n_components=5).fit(scale(X))
 first = strong.components_[:5]

@@ -1,14 +1,14 @@
 """
-Genes: many variables, few samples
-==================================
+Select genes from few samples
+=============================
 
-A table of gene expressions has a hundred times more variables than samples. Which genes vary with
-others, and how much do they share? Each gene is tested against the principal components of all
-others, at a stated false discovery rate: on average 5% of the chosen genes are false.
+Gene expression data have many more variables than samples. :class:`~prosparse.FDRPCA` tests each
+gene for association with the principal components of the other genes, at a false discovery rate
+of 5 %.
 
-With ``PROSPARSE_DATA`` this is the leukemia table of Golub et al. (1999): 38 patients, 3,051
-genes. Without, a simulated table of the same shape, in which 150 genes follow four common factors
-and one factor separates two diagnoses.
+The data are those of Golub et al. (1999) if ``PROSPARSE_DATA`` contains them: 38 leukemia patients
+and 3,051 genes. Otherwise they are simulated: 150 genes depend on four factors, and one factor
+separates two diagnoses.
 """
 
 import os
@@ -28,7 +28,7 @@ if file.is_file():
     with np.load(file, allow_pickle=False) as table:
         X = pd.DataFrame(table["X"].astype(float), columns=table["feature_names"])
         diagnosis = np.where(table["y"] == table["y"][0], "ALL", "AML")
-    print("the leukemia table of Golub et al. (1999)")
+    print("leukemia data of Golub et al. (1999)")
 else:
     rng = np.random.default_rng(0)
     diagnosis = np.repeat(["ALL", "AML"], [27, 11])
@@ -38,14 +38,14 @@ else:
     loadings[:, rng.permutation(3051)[:150]] = 0.7 * rng.standard_normal((4, 150))
     X = pd.DataFrame(factors @ loadings + 0.5 * rng.standard_normal((38, 3051)))
     X.columns = [f"gene {k}" for k in range(3051)]
-    print("a simulated table: 150 of 3,051 genes follow four factors")
+    print("simulated data: 150 of 3,051 genes depend on four factors")
 
 model = FDRPCA().fit(X)
-print(f"{model.n_selected_} of {X.shape[1]} genes vary with others beyond chance")
+print(f"{model.n_selected_} of {X.shape[1]} genes share significant variance with others")
 
 # %%
-# How much of its variance each gene shares, beside what chance alone would give: with so few
-# samples and so many components, that is not little. On the right the 30 that share most.
+# Communality of all genes and its null expectation, which is large in small samples (left), and
+# the 30 genes with the largest communality (right).
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 CommunalityDisplay.from_estimator(model, ax=left)
@@ -53,24 +53,24 @@ CommunalityDisplay.from_estimator(model, max_features=30, ax=right)
 plt.show()
 
 # %%
-# Significant does not mean useful: of a real table most genes are chosen. ``min_communality`` sets
-# a minimum; which genes pass the test stays as it was.
+# Statistical significance does not imply a large effect. ``min_communality`` requires a minimum
+# communality and does not change the test.
 
-for least in (0.0, 0.6, 0.8):
-    chosen = FDRPCA(min_communality=least).fit(X)
-    print(f"sharing at least {least:.1f} of their variance: {chosen.n_selected_} genes")
+for minimum in (0.0, 0.6, 0.8):
+    strong = FDRPCA(min_communality=minimum).fit(X)
+    print(f"communality of at least {minimum:.1f}: {strong.n_selected_} genes")
 
 # %%
-# Is it more than chance? Shuffle every gene by itself: variances stay, structure goes.
+# Independent permutation of the columns removes the shared variance.
 
 rng = np.random.default_rng(0)
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # that nothing is chosen is what it warns of
-    shuffled = FDRPCA().fit(rng.permuted(X.to_numpy(), axis=0))
-print(f"{shuffled.n_selected_} of {X.shape[1]} shuffled genes chosen")
+    warnings.simplefilter("ignore")  # NoStructureWarning
+    permuted = FDRPCA().fit(rng.permuted(X.to_numpy(), axis=0))
+print(f"{permuted.n_selected_} of {X.shape[1]} permuted genes selected")
 
 # %%
-# The patients on the first two components of these genes. The diagnosis was not used.
+# Scores of the patients on the first two components. The diagnosis was not used in the fit.
 
 ScoresDisplay.from_estimator(model, X, label=diagnosis)
 plt.show()

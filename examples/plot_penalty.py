@@ -1,12 +1,12 @@
 """
-A penalty that the data choose
-==============================
+Select a penalty by the slope heuristic
+=======================================
 
-:class:`~prosparse.SPPCA` fits probabilistic PCA at a hundred penalties. The larger models fit
-noise, and against the right measure of size that shows as a straight line; what rises above the
-line is structure. That is the slope heuristic, and it needs no held-out data.
+:class:`~prosparse.SPPCA` fits probabilistic PCA for a hundred penalties. The log-likelihood of
+models that fit noise increases linearly with their dimension. The slope heuristic estimates this
+slope and penalises the dimension by twice the slope. It requires no held-out data.
 
-The table is simulated: 200 samples of 30 variables, ten of which follow two factors.
+The data are simulated: 200 samples of 30 variables, ten of which depend on two factors.
 """
 
 import matplotlib.pyplot as plt
@@ -21,17 +21,17 @@ model = SPPCA(n_components=2).fit(data.X)
 print(
     f"penalty {model.penalty_:.0f}: {np.count_nonzero(model.components_)} of 60 loadings,", end=" "
 )
-print(f"{model.n_selected_} variables, {data.support[model.support_].sum()} of the 10 true ones")
+print(f"{model.n_selected_} variables, {data.support[model.support_].sum()} of 10 informative")
 
 # %%
-# Left, the likelihood that each set of nonzeros can reach, with the growth that noise alone
-# explains; right, the criterion and its maximum.
+# Log-likelihood of each support with the linear increase due to noise (left), and the penalised
+# criterion with its maximum (right).
 
 SlopeDisplay.from_estimator(model)
 plt.show()
 
 # %%
-# The loadings that are left.
+# Loadings of the selected model.
 
 LoadingsDisplay.from_estimator(model)
 plt.show()

@@ -1,14 +1,14 @@
 """
-Spectra: components that are substances
-=======================================
+Fit non-negative components to spectra
+======================================
 
-A spectrum is a sum of the spectra of substances, none of which is negative. Components with few,
-non-negative loadings look like substances; those of PCA do not, because they subtract.
-:class:`~prosparse.EMPCA` finds them, each with as many nonzeros as we allow, and says how far
-from the best they can be.
+The spectrum of a mixture is a non-negative combination of the spectra of its substances. Sparse
+non-negative components resemble substances, whereas components of PCA have negative loadings.
+:class:`~prosparse.EMPCA` fits components with a given number of non-negative loadings and bounds
+their distance from the optimum.
 
-With ``PROSPARSE_DATA`` these are 873 NMR spectra of urine (Assfalg et al. 2008). Without, 200
-simulated ones of five substances.
+The data are 873 NMR spectra of urine (Assfalg et al. 2008) if ``PROSPARSE_DATA`` contains them.
+Otherwise they are 200 simulated spectra of five substances.
 """
 
 import os
@@ -27,26 +27,26 @@ if file.is_file():
     print("873 NMR spectra of urine, 450 bins")
 else:
     rng = np.random.default_rng(0)
-    place = np.arange(450)
+    position = np.arange(450)
     substances = np.zeros((5, 450))
     for number in range(5):
         for peak in rng.choice(430, 3, replace=False) + 10:
-            substances[number] += rng.uniform(0.5, 1.5) / (1 + ((place - peak) / 1.5) ** 2)
+            substances[number] += rng.uniform(0.5, 1.5) / (1 + ((position - peak) / 1.5) ** 2)
     amounts = rng.gamma(2.0, 1.0, size=(200, 5)) * [2.0, 1.6, 1.3, 0.8, 0.5]
     spectra = amounts @ substances + 0.1 * rng.standard_normal((200, 450))
     print("200 simulated spectra of five substances, 450 bins")
 
 model = EMPCA(n_components=3, n_nonzero=25, nonnegative=True, random_state=0).fit(spectra)
 dense = PCA(n_components=3).fit(spectra)
-for number, (share, gap) in enumerate(
+for number, (ratio, gap) in enumerate(
     zip(model.explained_variance_ratio_, model.optimality_gap_, strict=True), start=1
 ):
-    print(f"component {number}: {share:.0%} of the variance, within {gap:.0%} of the best")
-print(f"all three: {model.explained_variance_ratio_.sum():.0%}; PCA, with", end=" ")
-print(f"all bins and any sign: {dense.explained_variance_ratio_.sum():.0%}")
+    print(f"component {number}: explained variance {ratio:.0%}, optimality gap {gap:.0%}")
+print(f"sum: {model.explained_variance_ratio_.sum():.0%};", end=" ")
+print(f"PCA: {dense.explained_variance_ratio_.sum():.0%}")
 
 # %%
-# The mean spectrum, the components of PCA, and ours.
+# Mean spectrum, components of PCA, and components of ``EMPCA``.
 
 figure, axes = plt.subplots(3, 1, figsize=(9, 6.5), sharex=True, layout="constrained")
 axes[0].plot(spectra.mean(axis=0), color="0.3", linewidth=0.9)
@@ -64,16 +64,17 @@ axes[2].set_xlabel("bin")
 plt.show()
 
 # %%
-# What fewer or more bins would hold, each number helping the search for its neighbours.
+# Explained variance against the number of loadings. ``path`` starts each search from the solutions
+# of neighbouring numbers.
 
 sizes = [1, 2, 5, 10, 25, 50, 100]
 path = EMPCA(nonnegative=True, random_state=0).path(spectra, sizes)
 figure, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
-ax.plot(sizes, [one.explained_variance_ratio_[0] for one in path], "o-", color="#1e4e79")
+ax.plot(sizes, [fit.explained_variance_ratio_[0] for fit in path], "o-", color="#1e4e79")
 ax.axhline(
     dense.explained_variance_ratio_[0], color="#c2410c", linestyle=":", label="PCA, all bins"
 )
-ax.set(xlabel="bins in the first component", ylabel="share of the variance", xscale="log")
+ax.set(xlabel="bins in the first component", ylabel="explained variance ratio", xscale="log")
 ax.legend(frameon=False)
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()

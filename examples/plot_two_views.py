@@ -1,13 +1,13 @@
 """
-Two views of the same samples
-=============================
+Fit two views of the same samples
+=================================
 
-Two tables about the same samples, genes and lipids, say: what do they share, and what does each
-have for itself? :class:`~prosparse.SCA` explains both by latents that are shared or private, each
-reaching only some of the variables, and can predict one view from the other.
+:class:`~prosparse.SCA` explains several views of the same samples by sparse factors that are shared
+or private to one view. It can predict one view from another.
 
-With ``PROSPARSE_DATA`` these are 120 genes and 21 lipids of the liver of 40 mice (Martin et al.
-2007). Without, a simulated look-alike with two shared latents and one of the genes' own.
+The data are 120 genes and 21 lipids of the livers of 40 mice (Martin et al. 2007) if
+``PROSPARSE_DATA`` contains them. Otherwise they are simulated, with two shared factors and one
+private factor of the genes.
 """
 
 import os
@@ -28,23 +28,23 @@ else:
     group = np.repeat(["ppar", "wt"], 20)
     shared = rng.standard_normal((40, 2))
     shared[:, 0] += np.where(group == "wt", 1.0, -1.0)
-    own = rng.standard_normal((40, 1))
+    private = rng.standard_normal((40, 1))
     to_genes = rng.standard_normal((2, 120)) * (rng.random((2, 120)) < 0.25)
     to_lipids = rng.standard_normal((2, 21)) * (rng.random((2, 21)) < 0.4)
-    own_genes = rng.standard_normal((1, 120)) * (rng.random((1, 120)) < 0.3)
-    genes = shared @ to_genes + own @ own_genes + 0.5 * rng.standard_normal((40, 120))
+    private_genes = rng.standard_normal((1, 120)) * (rng.random((1, 120)) < 0.3)
+    genes = shared @ to_genes + private @ private_genes + 0.5 * rng.standard_normal((40, 120))
     lipids = shared @ to_lipids + 0.5 * rng.standard_normal((40, 21))
-    print("simulated: 40 samples, 120 genes, 21 lipids, two shared latents")
+    print("simulated: 40 samples, 120 genes, 21 lipids, two shared factors")
 
-# One noise variance per view: bring the columns of a view to the same scale.
+# Standardise the columns, so that loadings of genes and lipids are comparable.
 genes, lipids = ((view - view.mean(axis=0)) / view.std(axis=0) for view in (genes, lipids))
 train = np.arange(40) % 4 != 0
 model = SCA(n_components=3, n_private=1).fit([genes[train], lipids[train]])
-print(f"{model.n_components_} shared latents, private ones {model.n_private_};", end=" ")
-print(f"{np.mean(model.components_ == 0):.0%} of the loadings are exactly zero")
+print(f"{model.n_components_} shared factors, private factors {model.n_private_};", end=" ")
+print(f"{np.mean(model.components_ == 0):.0%} of the loadings are zero")
 
 # %%
-# The loadings. Rows are latents, shared ones first; the line parts genes from lipids.
+# Loadings of the factors, shared ones first. The line separates genes and lipids.
 
 figure, ax = plt.subplots(figsize=(10, 2.8), layout="constrained")
 largest = np.abs(model.components_).max()
@@ -64,21 +64,21 @@ figure.colorbar(image, ax=ax, label="loading")
 plt.show()
 
 # %%
-# Predict the lipids of the held-out samples from their genes, with error bars that the model
-# gives itself, and look at the shared latents.
+# Prediction of the lipids of held-out samples from their genes, with two standard deviations
+# (left), and scores of the first two factors (right).
 
-guess = model.predict_view([genes[~train], None], target=1)
-error = np.mean((lipids[~train] - guess.mean) ** 2)
-print(f"mean squared error of held-out lipids {error:.2f}; the mean as a guess", end=" ")
+prediction = model.predict_view([genes[~train], None], target=1)
+error = np.mean((lipids[~train] - prediction.mean) ** 2)
+print(f"mean squared error of held-out lipids {error:.2f}; of the mean", end=" ")
 print(f"{np.mean((lipids[~train] - lipids[train].mean(axis=0)) ** 2):.2f}")
 
-best = int(np.argmin(guess.variance[0]))  # the lipid that the model is surest of
+best = int(np.argmin(prediction.variance[0]))  # the lipid with the smallest predictive variance
 scores = model.transform([genes, lipids])
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 left.errorbar(
-    guess.mean[:, best],
+    prediction.mean[:, best],
     lipids[~train, best],
-    xerr=2 * np.sqrt(guess.variance[:, best]),
+    xerr=2 * np.sqrt(prediction.variance[:, best]),
     fmt="o",
     color="#1e4e79",
     ecolor="#9ab0c4",
@@ -86,8 +86,8 @@ left.errorbar(
 left.axline((0, 0), slope=1, color="0.6", linestyle=":")
 left.set(xlabel="predicted from the genes", ylabel="measured", title="one lipid, held-out samples")
 for name in np.unique(group):
-    inside = group == name
-    right.scatter(scores[inside, 0], scores[inside, 1], label=name)
+    members = group == name
+    right.scatter(scores[members, 0], scores[members, 1], label=name)
 right.legend(frameon=False)
-right.set(xlabel="latent 1", ylabel="latent 2", title="all samples")
+right.set(xlabel="factor 1", ylabel="factor 2", title="all samples")
 plt.show()
