@@ -59,7 +59,7 @@ class Checkpoint:
         parameters : dict
             Parameters of the estimator.
         fingerprint : ndarray
-            Fingerprint of the data matrix, see `prosparse.data.fingerprint`.
+            Fingerprint of the data matrix, see ``prosparse.data.fingerprint``.
 
         Returns
         -------
