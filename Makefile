@@ -62,7 +62,7 @@ bench: $(VENV)/installed # twelve figures beside what the machine needs at least
 	$(BIN)/python -m benchmarks.track
 	$(BIN)/python -m benchmarks.gsppca
 	$(BIN)/python -m benchmarks.scale
-	$(BIN)/python -m benchmarks.peers
+	$(BIN)/python -m benchmarks.competing_methods
 
 results: $(VENV)/installed # with the data sets in the folder PROSPARSE_DATA
 	$(BIN)/python -m papers --all --jobs 2 --output papers/results

@@ -10,7 +10,7 @@ the residual of every column on every other one, step by step. Best of several, 
 not count, on the threads that BLAS takes by default; what counts is the ratio.
 
 Peers, where they are installed: fastcan, skfeature-chappers (NDFS, UDFS, SPEC), spapros (its PCA
-score), scmer. Those of E19 itself are in `papers.columns_peers`.
+score), scmer. Those of E19 itself are in `papers.competing_selection`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import warnings
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from papers.columns_peers import forward_selection
+from papers.competing_selection import forward_selection
 from papers.data import Data
 from papers.panels import (
     FIRST_SEED,

@@ -40,7 +40,7 @@ from scipy.special import expit
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from papers.peers import cca_zoo, mofa, mofaflex, ours
+from papers.competing_views import cca_zoo, mofa, mofaflex, ours
 from papers.views import canonical_correlation, correlations, standardised
 from prosparse import SCA
 

@@ -19,27 +19,29 @@ from .registry import UnknownExperimentError, experiment, experiments
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the experiments that the command line names; return the exit status."""
+    """Run the experiments named on the command line and return the exit status."""
     parser = _parser()
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     console, errors = Console(), Console(stderr=True)
-    if given.list:
+    if options.list:
         console.print(_listing())
         return 0
-    if given.all == bool(given.names):
-        parser.error("name experiments, or pass --all; --list shows the names")
+    if options.all == bool(options.names):
+        parser.error(
+            "Name at least one experiment or pass --all, not both. --list shows the names."
+        )
     try:
-        names = [experiment(name).name for name in given.names or experiments()]
+        names = [experiment(name).name for name in options.names or experiments()]
     except UnknownExperimentError as error:
         parser.error(str(error))
     n_failed = 0
-    for name, outcome in _run(names, given):
+    for name, outcome in _run(names, options):
         if isinstance(outcome, MissingDataError):
             n_failed += 1
             errors.print(f"{name}: {outcome}", soft_wrap=True, highlight=False)
         else:
             _show(console, outcome)
-    page = records.write_pages(given.output)
+    page = records.write_pages(options.output)
     console.print(f"wrote {page}", soft_wrap=True)
     return 1 if n_failed else 0
 
@@ -68,21 +70,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(
-    names: list[str], given: argparse.Namespace
+    names: list[str], options: argparse.Namespace
 ) -> Iterator[tuple[str, dict[str, Any] | MissingDataError]]:
     """Run experiments; yield the record of each, or the error if its data are missing."""
-    data = Data(given.data)
-    if given.jobs == 1:
+    data = Data(options.data)
+    if options.jobs == 1:
         for name in names:
             try:
-                yield name, records.run(name, given.quick, data, given.output)
+                yield name, records.run(name, options.quick, data, options.output)
             except MissingDataError as error:
                 yield name, error
         return
     # Processes are spawned because threads of Torch, JAX or a BLAS do not survive a fork.
-    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         submitted = {
-            pool.submit(records.run, name, given.quick, data, given.output): name for name in names
+            pool.submit(records.run, name, options.quick, data, options.output): name
+            for name in names
         }
         for future in as_completed(submitted):
             try:
@@ -93,20 +96,21 @@ def _run(
 
 def _listing() -> Table:
     table = Table("name", "title", "paper", "data", box=None)
-    for one in experiments().values():
-        table.add_row(one.name, one.title, one.paper, ", ".join(one.data) or "simulated")
+    for entry in experiments().values():
+        data = ", ".join(entry.data) or "simulated"
+        table.add_row(entry.name, entry.title, entry.paper, data)
     return table
 
 
 def _show(console: Console, record: dict[str, Any]) -> None:
-    about = experiments()[record["name"]]
+    experiment_ = experiments()[record["name"]]
     table = Table(
-        "",
+        "quantity",
         "prosparse",
         "published",
         "difference",
-        "",
-        title=f"{about.name} {about.title}",
+        "note",
+        title=f"{experiment_.name}: {experiment_.title}",
         caption=f"seeds: {record['seeds']}; {record['seconds']:g} s",
         title_justify="left",
     )

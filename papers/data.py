@@ -1,8 +1,8 @@
-"""Where the data of the experiments come from.
+"""Data sets of the experiments.
 
-First a folder, given to the command as ``--data`` or in the environment as ``PROSPARSE_DATA``,
-that holds the files below; then, for data sets that OpenML has, scikit-learn's `fetch_openml`;
-else a message that says what to put where.
+Files are read from the folder given by ``--data`` or the environment variable ``PROSPARSE_DATA``.
+Data sets on OpenML are downloaded with scikit-learn's `fetch_openml` if the file is missing.
+Otherwise the error names the missing file and its contents.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ VARIABLE = "PROSPARSE_DATA"
 
 
 class MissingDataError(FileNotFoundError):
-    """The data of an experiment are neither in the folder nor to be had from a public source."""
+    """The data are neither in the folder nor available from a public source."""
 
 
 class Source(NamedTuple):
+    """One data set."""
+
     file: str
-    what: str  # whose data
-    arrays: str  # the arrays in the file, in words
-    fetch: Callable[[], Arrays] | None = None  # from a public source
+    description: str
+    arrays: str  # names and shapes of the arrays in the file
+    fetch: Callable[[], Arrays] | None = None  # download from a public source
 
 
 def _openml(name: str, version: int) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +40,7 @@ def _openml(name: str, version: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _sevens() -> Arrays:
     X, y = _openml("mnist_784", 1)
-    train = np.arange(len(X)) < 60000  # OpenML keeps the original order, training images first
+    train = np.arange(len(X)) < 60000  # OpenML preserves the original order: training images first
     return {"X": np.asarray(X[train & (y == "7")], dtype=np.uint8)}
 
 
@@ -68,9 +70,9 @@ def _mfeat() -> Arrays:
 SOURCES = {
     "matrices": Source(
         "sparse_pca_matrices_22.npz",
-        "covariance and correlation matrices on which sparse PCA was certified by Li & Xie (2022) "
-        "and Bertsimas, Cory-Wright & Pauphilet (2022)",
-        "one p x p matrix for each data set, 13 to 466 variables",
+        "covariance and correlation matrices used to certify sparse PCA by Li & Xie (2022) and "
+        "Bertsimas, Cory-Wright & Pauphilet (2022)",
+        "one p x p matrix per data set, 13 to 466 variables",
     ),
     "golub": Source(
         "golub_leukemia_38x3051.npz",
@@ -85,8 +87,8 @@ SOURCES = {
     ),
     "images": Source(
         "grey_images_20.npz",
-        "20 grey images, to cut backgrounds from",
-        "one 2-d array of grey levels from 0 to 255 for each image, at least 28 x 28",
+        "20 grey-scale images for backgrounds",
+        "one two-dimensional array of grey levels from 0 to 255 per image, at least 28 x 28",
     ),
     "vdx": Source(
         "breast_vdx_150x966.npz",
@@ -101,7 +103,7 @@ SOURCES = {
     "kegg": Source(
         "genesets_kegg_msigdb_186.npz",
         "186 KEGG pathways of MSigDB",
-        "indices and indptr (pathway i holds genes indices[indptr[i]:indptr[i + 1]]), "
+        "indices and indptr (pathway i contains genes indices[indptr[i]:indptr[i + 1]]), "
         "gene_names, set_names",
     ),
     "urine": Source(
@@ -153,17 +155,17 @@ SOURCES = {
     "text": Source(
         "text_ap_2246x10473_csr.npz",
         "word counts of articles of the Associated Press (R package topicmodels)",
-        "data, indices, indptr, shape of a sparse table (2246 x 10473 counts)",
+        "data, indices, indptr, shape of a sparse matrix (2246 x 10473 counts)",
     ),
     "pbmc3k": Source(
         "pbmc3k_2700x32738_csr.npz",
         "2,700 blood cells of 10x Genomics",
-        "data, indices, indptr, shape of a sparse table (2700 x 32738 counts)",
+        "data, indices, indptr, shape of a sparse matrix (2700 x 32738 counts)",
     ),
     "facs": Source(
         "pbmc_facs_3774x16791_csr.npz",
         "blood cells sorted by FACS, Zheng et al. (2017)",
-        "data, indices, indptr, shape of a sparse table (3774 x 16791 counts)",
+        "data, indices, indptr, shape of a sparse matrix (3774 x 16791 counts)",
     ),
     "prostate": Source(
         "prostate_clinical_97x8.npz",
@@ -185,11 +187,11 @@ SOURCES = {
 
 
 class Data:
-    """The data sets by name, from a folder or from public sources, each read once."""
+    """Data sets by name, read once from a folder or a public source."""
 
     def __init__(self, folder: Path | str | None = None):
-        place = folder if folder is not None else os.environ.get(VARIABLE)
-        self.folder = Path(place) if place else None
+        location = folder if folder is not None else os.environ.get(VARIABLE)
+        self.folder = Path(location) if location else None
         self._read: dict[str, Arrays] = {}
 
     def __call__(self, name: str) -> Any:
@@ -201,15 +203,15 @@ class Data:
         if self.folder is not None and (self.folder / source.file).is_file():
             with np.load(self.folder / source.file, allow_pickle=False) as file:
                 return {key: file[key] for key in file.files}
-        reason = "there is no public source that could be read instead"
+        reason = "no public source is available"
         if source.fetch is not None:
             try:
                 return source.fetch()
-            except Exception as error:  # whatever a network can do
+            except Exception as error:  # Any network failure leads to the same advice.
                 reason = f"OpenML could not be read ({type(error).__name__}: {error})"
-        where = "no data folder was given" if self.folder is None else f"not in {self.folder}"
+        where = "no data folder is set" if self.folder is None else f"not found in {self.folder}"
         raise MissingDataError(
-            f"{source.what}: {where}, and {reason}. Put a file {source.file} with the arrays "
-            f"{source.arrays} into a folder and name the folder with --data or in the "
+            f"Data set missing ({source.description}): {where}, and {reason}. Save the arrays "
+            f"{source.arrays} as {source.file} and pass its folder as --data or in the "
             f"environment variable {VARIABLE}."
         )

@@ -1,9 +1,9 @@
-"""E19 and E20: do few columns do the work of all?
+"""E19 and E20: small panels of variables that represent all variables.
 
-Beyond the papers. E19 takes seven tables with labels, chooses columns on 70 % of the rows without
-looking at the labels, and asks of the others: how well are all columns rebuilt, do nearest
-neighbours have the same label, do clusters? E20 takes cells sorted by FACS, whose labels do not
-come from their genes, and asks a gene panel for their types and their neighbours.
+Not from a paper. E19 selects columns of seven labelled datasets on 70 % of the rows, without the
+labels. The remaining rows measure the reconstruction of all columns, nearest-neighbour accuracy and
+the agreement of clusters with the labels. E20 selects genes of FACS-sorted cells, whose labels are
+independent of gene expression, and measures classification and preservation of neighbours.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from sklearn.preprocessing import StandardScaler
 
 from prosparse.models.panel import Panel
 
-from .base import Claim, Experiment, Result, Row, figure_of, mean_row, saved
-from .columns_peers import PEERS
+from .base import Claim, Experiment, Result, Row, make_figure, mean_row, save_figure
+from .competing_selection import COMPETING_METHODS
 from .data import Data
 
 Array = np.ndarray
 
-PAPER = "beyond the papers: few variables that do the work of all"
+PAPER = "Not from a paper: small panels of variables"
 SIZES = (10, 20, 50, 100, 200)
-FIRST_SEED = 10_000  # of splits on which nothing was chosen
-ACCURACY = (0.72, 0.77, 0.82, 0.83, 0.83)  # asked for at these sizes
-# Ridge penalties, of which leave-one-out errors choose one for all columns.
-_PENALTIES = np.logspace(-1, 4, 16)
+FIRST_SEED = 10_000  # first seed of the independent test splits
+MIN_ACCURACY = (0.72, 0.77, 0.82, 0.83, 0.83)  # required accuracy at these sizes
+# Ridge penalties; the leave-one-out error selects one for all columns.
+PENALTIES = np.logspace(-1, 4, 16)
 
 
-# --- E19: tables
+# --- E19: datasets
 
 
 class Labelled(NamedTuple):
-    """A table and a label for every row."""
+    """A data matrix with row labels."""
 
     X: Array
     y: Array
 
 
-def labelled_tables(data: Data) -> dict[str, Labelled]:
-    """The seven tables, prepared as is usual for each."""
+def labelled_datasets(data: Data) -> dict[str, Labelled]:
+    """Return the seven datasets with their customary preprocessing."""
     nci = data("nci60")
-    kinds, counts = np.unique(nci["y"], return_counts=True)
-    frequent = np.isin(nci["y"], kinds[counts >= 3])
+    types, counts = np.unique(nci["y"], return_counts=True)
+    frequent = np.isin(nci["y"], types[counts >= 3])
     armstrong = np.clip(data("armstrong")["X"].astype(float), 100.0, 16_000.0)
     return {
         "Golub": Labelled(data("golub")["X"].astype(float), data("golub")["y"]),
@@ -74,64 +74,66 @@ class Split(NamedTuple):
     test: Array
     y_train: Array
     y_test: Array
-    spread: Array  # standard deviations of the training rows
+    column_std: Array  # standard deviations of the training rows
 
 
-def split_of(table: Labelled, seed: int) -> Split:
-    """70 % of the rows, 30 % of them, each label in the same shares; columns as the first see
-    them."""
+def split_rows(dataset: Labelled, seed: int) -> Split:
+    """Split the rows 70:30, stratified by label, and standardise by the training rows."""
     splitter = StratifiedShuffleSplit(1, test_size=0.3, random_state=seed)
-    train, test = next(splitter.split(table.X, table.y))
-    mean, spread = table.X[train].mean(axis=0), table.X[train].std(axis=0)
-    varying = spread > 1e-9 * spread.max()
-    Z = (table.X[:, varying] - mean[varying]) / spread[varying]
-    return Split(Z[train], Z[test], table.y[train], table.y[test], spread[varying])
+    train, test = next(splitter.split(dataset.X, dataset.y))
+    mean, column_std = dataset.X[train].mean(axis=0), dataset.X[train].std(axis=0)
+    varying = column_std > 1e-9 * column_std.max()
+    Z = (dataset.X[:, varying] - mean[varying]) / column_std[varying]
+    return Split(Z[train], Z[test], dataset.y[train], dataset.y[test], column_std[varying])
 
 
 # --- E19: measures
 
 
-def rebuilt(split: Split, columns: Array) -> float:
-    """The share of the sum of squares of all columns in test rows that ridge regression on some of
-    them gives; one penalty, by leave-one-out errors."""
+def reconstruction_r2(split: Split, columns: Array) -> float:
+    """Return the test R2 of all columns by ridge regression on some columns.
+
+    The leave-one-out error selects one penalty for all columns.
+    """
     A, n = split.train[:, columns], split.train.shape[0]
     U, s, Vt = np.linalg.svd(A, full_matrices=False)
-    kept = s > 1e-9 * s[0]
-    U, s, Vt = U[:, kept], s[kept], Vt[kept]
-    along, errors = U.T @ split.train, []
-    for penalty in _PENALTIES:
-        kept_share = s**2 / (s**2 + penalty)
-        residual = split.train - (U * kept_share) @ along
-        left = np.maximum(1.0 - U**2 @ kept_share - 1.0 / n, 1e-8)  # the intercept takes 1 / n
-        errors.append(np.sum(residual**2 / left[:, None] ** 2))
-    penalty = _PENALTIES[int(np.argmin(errors))]
-    predicted = (split.test[:, columns] @ (Vt.T * (s / (s**2 + penalty)))) @ along
+    nonzero = s > 1e-9 * s[0]
+    U, s, Vt = U[:, nonzero], s[nonzero], Vt[nonzero]
+    projected, errors = U.T @ split.train, []
+    for penalty in PENALTIES:
+        shrinkage = s**2 / (s**2 + penalty)
+        residual = split.train - (U * shrinkage) @ projected
+        # Leave-one-out residuals: divide by one minus the leverage; 1 / n is the intercept.
+        unleveraged = np.maximum(1.0 - U**2 @ shrinkage - 1.0 / n, 1e-8)
+        errors.append(np.sum(residual**2 / unleveraged[:, None] ** 2))
+    penalty = PENALTIES[int(np.argmin(errors))]
+    predicted = (split.test[:, columns] @ (Vt.T * (s / (s**2 + penalty)))) @ projected
     return 1.0 - float(np.sum((split.test - predicted) ** 2) / np.sum(split.test**2))
 
 
-def neighbours_agree(split: Split, columns: Array) -> float:
-    """Accuracy of five nearest neighbours."""
+def neighbour_accuracy(split: Split, columns: Array) -> float:
+    """Return the test accuracy of five nearest neighbours."""
     model = KNeighborsClassifier(5).fit(split.train[:, columns], split.y_train)
     return float(model.score(split.test[:, columns], split.y_test))
 
 
-def clusters_agree(split: Split, columns: Array) -> float:
-    """Adjusted Rand index of k-means with as many clusters as there are labels."""
+def cluster_agreement(split: Split, columns: Array) -> float:
+    """Return the adjusted Rand index of k-means with one cluster per label."""
     rows = np.concatenate([split.train, split.test])[:, columns]
     labels = np.concatenate([split.y_train, split.y_test])
-    found = KMeans(np.unique(labels).size, n_init=3, random_state=0).fit(rows)
-    return float(adjusted_rand_score(labels, found.labels_))
+    clusters = KMeans(np.unique(labels).size, n_init=3, random_state=0).fit(rows)
+    return float(adjusted_rand_score(labels, clusters.labels_))
 
 
-def our_panel(Z: Array, spread: Array, count: int) -> Array:
-    """`Panel`, on the columns as they came."""
+def panel_columns(Z: Array, column_std: Array, count: int) -> Array:
+    """Select columns by `Panel` on the raw columns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return np.asarray(Panel(count).fit(Z * spread).order_)
+        return np.asarray(Panel(count).fit(Z * column_std).order_)
 
 
-class Judgement(NamedTuple):
-    """What one method's columns are worth on one split, at every size."""
+class Evaluation(NamedTuple):
+    """Measures of one method on one split, one value per panel size."""
 
     R2: Array
     accuracy: Array
@@ -139,26 +141,29 @@ class Judgement(NamedTuple):
     order: Array
 
 
-def judged(split: Split, method: str, sizes: tuple[int, ...]) -> Judgement:
-    """Choose and judge; principal features are chosen anew for every size, as they are defined."""
-    chooser = our_panel if method == "Panel" else PEERS[method]
+def evaluate(split: Split, method: str, sizes: tuple[int, ...]) -> Evaluation:
+    """Select and evaluate columns.
+
+    Principal feature analysis is run for each size, because its selections are not nested.
+    """
+    select = panel_columns if method == "Panel" else COMPETING_METHODS[method]
     largest = min(max(sizes), split.train.shape[1])
-    order = chooser(split.train, split.spread, largest)
+    order = select(split.train, split.column_std, largest)
     rows = []
     for size in sizes:
         columns = order[:size]
         if method == "principal features":
-            columns = chooser(split.train, split.spread, min(size, largest))
+            columns = select(split.train, split.column_std, min(size, largest))
         rows.append(
-            (rebuilt(split, columns), neighbours_agree(split, columns))
-            + (clusters_agree(split, columns),)
+            (reconstruction_r2(split, columns), neighbour_accuracy(split, columns))
+            + (cluster_agreement(split, columns),)
         )
     R2, accuracy, clusters = np.array(rows).T
-    return Judgement(R2, accuracy, clusters, order)
+    return Evaluation(R2, accuracy, clusters, order)
 
 
-def overlap_of_choices(orders: list[Array], size: int) -> float:
-    """Shared columns of two choices as a share of all of them, over all pairs of splits."""
+def mean_jaccard(orders: list[Array], size: int) -> float:
+    """Return the mean Jaccard index of the first columns over all pairs of splits."""
     pairs = [
         np.intersect1d(a[:size], b[:size]).size / np.union1d(a[:size], b[:size]).size
         for a, b in combinations(orders, 2)
@@ -166,24 +171,26 @@ def overlap_of_choices(orders: list[Array], size: int) -> float:
     return float(np.mean(pairs))
 
 
-def promised_and_found(table: Labelled, seed: int) -> tuple[float, float, float, int]:
-    """Of a panel whose size is left to the data: the share that it promises, the share that test
-    rows show, the share of their entries in 95 % intervals, and its size."""
+def evaluate_default(dataset: Labelled, seed: int) -> tuple[float, float, float, int]:
+    """Evaluate a panel of automatically selected size.
+
+    Returns its estimated R2, its test R2, the coverage of 95 % intervals and its size.
+    """
     splitter = StratifiedShuffleSplit(1, test_size=0.3, random_state=seed)
-    train, test = next(splitter.split(table.X, table.y))
+    train, test = next(splitter.split(dataset.X, dataset.y))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = Panel().fit(table.X[train])
-    rest = table.X[test][:, ~model.support_]
-    predicted, deviation = model.predict_unmeasured(model.select(table.X[test]), return_std=True)
+        model = Panel().fit(dataset.X[train])
+    rest = dataset.X[test][:, ~model.support_]
+    predicted, deviation = model.predict_unmeasured(model.select(dataset.X[test]), return_std=True)
     varies = deviation[0] > 0.0
     inside = np.abs(rest - predicted)[:, varies] <= 1.96 * deviation[:, varies]
-    promised = float(model.heldout_r2_path_[model.n_selected_ - 1])
-    return promised, model.score(table.X[test]), float(inside.mean()), model.n_selected_
+    estimated = float(model.heldout_r2_path_[model.n_selected_ - 1])
+    return estimated, model.score(dataset.X[test]), float(inside.mean()), model.n_selected_
 
 
 def ranks_of(values: dict[str, Array]) -> dict[str, float]:
-    """The mean rank of every method over (tables, sizes), 1 for the largest value."""
+    """Return the mean rank of each method over datasets and sizes; rank 1 is the largest value."""
     names = list(values)
     table = np.stack([values[name].reshape(-1) for name in names])
     ranks = 1 + np.sum(table[None, :, :] > table[:, None, :], axis=1)
@@ -192,42 +199,44 @@ def ranks_of(values: dict[str, Array]) -> dict[str, float]:
     return dict(zip(names, mean.tolist(), strict=True))
 
 
-def few_columns_of_tables(quick: bool, data: Data, output: Path) -> Result:
-    """E19."""
-    tables = labelled_tables(data)
+def small_panels(quick: bool, data: Data, output: Path) -> Result:
+    """Run E19."""
+    datasets = labelled_datasets(data)
     if quick:
-        tables = {name: tables[name] for name in ("Golub", "TCGA mRNA")}
+        datasets = {name: datasets[name] for name in ("Golub", "TCGA mRNA")}
     splits = 1 if quick else 10
     sizes = (10, 20) if quick else SIZES
-    methods = ("Panel", "forward selection", "random columns") if quick else ("Panel", *PEERS)
-    found = {
+    methods = (
+        ("Panel", "forward selection", "random columns") if quick else ("Panel", *COMPETING_METHODS)
+    )
+    results = {
         (name, method): [
-            judged(split_of(table, FIRST_SEED + k), method, sizes) for k in range(splits)
+            evaluate(split_rows(dataset, FIRST_SEED + k), method, sizes) for k in range(splits)
         ]
-        for name, table in tables.items()
+        for name, dataset in datasets.items()
         for method in methods
     }
-    return summary(found, tables, methods, sizes, splits, output, quick)
+    return summarise(results, datasets, methods, sizes, splits, output, quick)
 
 
-def summary(
-    found: dict[tuple[str, str], list[Judgement]],
-    tables: dict[str, Labelled],
+def summarise(
+    results: dict[tuple[str, str], list[Evaluation]],
+    datasets: dict[str, Labelled],
     methods: tuple[str, ...],
     sizes: tuple[int, ...],
     splits: int,
     output: Path,
     quick: bool,
 ) -> Result:
-    """Rows, claims and the picture of E19 from what every method did on every split."""
+    """Return rows, claims and plot of E19 from the evaluations of all methods."""
     rows: list[Row] = []
     measures = ("R2", "accuracy", "clusters")
     means: dict[str, dict[str, Array]] = {measure: {} for measure in measures}
     for measure in measures:
         for method in methods:
             values = np.array(
-                [[getattr(one, measure) for one in found[name, method]] for name in tables]
-            )  # tables, splits, sizes
+                [[getattr(e, measure) for e in results[name, method]] for name in datasets]
+            )  # datasets, splits, sizes
             means[measure][method] = values.mean(axis=1)
             for k, size in enumerate(sizes):
                 rows.append(
@@ -239,70 +248,73 @@ def summary(
             rows.append(Row(f"{measure}, mean rank, {method}", rank[measure][method]))
     if splits > 1:
         for method in methods:
-            shared = [
-                overlap_of_choices([one.order for one in found[name, method]], 50)
-                for name in tables
+            overlap = [
+                mean_jaccard([e.order for e in results[name, method]], 50) for name in datasets
             ]
-            rows.append(mean_row(f"stability, 50 columns, {method}", shared))
-    kept = [
-        promised_and_found(table, FIRST_SEED + k)
-        for table in tables.values()
+            rows.append(mean_row(f"stability, 50 columns, {method}", overlap))
+    automatic = [
+        evaluate_default(dataset, FIRST_SEED + k)
+        for dataset in datasets.values()
         for k in range(splits)
     ]
-    promised, seen, inside, size = np.array(kept).reshape(len(tables), splits, 4).mean(axis=1).T
-    for k, name in enumerate(tables):
+    estimated, test, coverage, size = (
+        np.array(automatic).reshape(len(datasets), splits, 4).mean(axis=1).T
+    )
+    for k, name in enumerate(datasets):
         rows.append(Row(f"automatic size, {name}: columns", float(size[k])))
-        rows.append(Row(f"automatic size, {name}: promised share", float(promised[k])))
-        rows.append(Row(f"automatic size, {name}: share in test rows", float(seen[k])))
-        rows.append(Row(f"automatic size, {name}: entries in 95 % intervals", float(inside[k])))
+        rows.append(Row(f"automatic size, {name}: estimated R2", float(estimated[k])))
+        rows.append(Row(f"automatic size, {name}: test R2", float(test[k])))
+        rows.append(Row(f"automatic size, {name}: coverage of 95 % intervals", float(coverage[k])))
     ours = {measure: means[measure]["Panel"].mean(axis=0) for measure in measures}
-    peers = [method for method in methods if method != "Panel"]
-    best = np.max([means["R2"][method].mean(axis=0) for method in peers], axis=0)
+    competing = [method for method in methods if method != "Panel"]
+    best = np.max([means["R2"][method].mean(axis=0) for method in competing], axis=0)
     gap = float(np.max(best - ours["R2"]))
     slack = 0.2 if quick else 0.0
     claims = [
         Claim(
-            "at every size the rebuilt share of all columns is within 0.01 of the best peer's",
+            "at every size the R2 of all columns is within 0.01 of the best competing method",
             gap <= 0.01 + slack,
             f"largest difference {gap:.3f}",
         ),
         Claim(
-            "nearest neighbours have the same label as often as asked for "
-            f"({', '.join(map(str, ACCURACY[: len(sizes)]))})",
-            bool(np.all(ours["accuracy"] >= np.array(ACCURACY[: len(sizes)]) - slack)),
+            "nearest-neighbour accuracy reaches the targets "
+            f"({', '.join(map(str, MIN_ACCURACY[: len(sizes)]))})",
+            bool(np.all(ours["accuracy"] >= np.array(MIN_ACCURACY[: len(sizes)]) - slack)),
             ", ".join(f"{value:.3f}" for value in ours["accuracy"]),
         ),
         *(
             Claim(
-                f"mean rank of {what}: first"
-                if most == 1
-                else f"mean rank of {what}: {most} or better",
-                sum(rank[measure][peer] < rank[measure]["Panel"] for peer in peers) < most,
-                f"{rank[measure]['Panel']:.2f}; best peer "
-                f"{min(rank[measure][peer] for peer in peers):.2f}",
+                f"mean rank of {label}: first"
+                if max_rank == 1
+                else f"mean rank of {label}: {max_rank} or better",
+                sum(rank[measure][other] < rank[measure]["Panel"] for other in competing)
+                < max_rank,
+                f"{rank[measure]['Panel']:.2f}; best competing method "
+                f"{min(rank[measure][other] for other in competing):.2f}",
             )
-            for measure, what, most in (
-                ("accuracy", "nearest neighbours", 1),
-                ("clusters", "clusters", 1),
-                ("R2", "rebuilding", 2),
+            for measure, label, max_rank in (
+                ("accuracy", "nearest-neighbour accuracy", 1),
+                ("clusters", "cluster agreement", 1),
+                ("R2", "R2", 2),
             )
             if not quick
         ),
         Claim(
-            "a panel of automatic size recovers what it promises, within 0.03 on each table",
-            bool(np.all(np.abs(promised - seen) <= 0.03 + slack)),
+            "with automatic size, test R2 is within 0.03 of estimated R2 on each dataset",
+            bool(np.all(np.abs(estimated - test) <= 0.03 + slack)),
             ", ".join(
-                f"{name} {b - a:+.3f}" for name, a, b in zip(tables, promised, seen, strict=True)
+                f"{name} {b - a:+.3f}" for name, a, b in zip(datasets, estimated, test, strict=True)
             ),
         ),
         Claim(
-            "95 % intervals of all other variables hold 93 to 97 % of test entries on each table",
-            bool(np.all((inside >= 0.93 - slack) & (inside <= 0.97 + slack))),
-            ", ".join(f"{value:.3f}" for value in inside),
+            "95 % intervals of the unmeasured variables cover 93 to 97 % of test values on each "
+            "dataset",
+            bool(np.all((coverage >= 0.93 - slack) & (coverage <= 0.97 + slack))),
+            ", ".join(f"{value:.3f}" for value in coverage),
         ),
     ]
-    figure, axes = figure_of(3)
-    titles = ("rebuilt share of all columns", "nearest neighbours", "clusters")
+    figure, axes = make_figure(3)
+    titles = ("R2 of all columns", "nearest-neighbour accuracy", "cluster agreement")
     for ax, measure, title in zip(axes[0], measures, titles, strict=True):
         for method in methods:
             bold = {"lw": 2.5, "color": "black", "zorder": 3} if method == "Panel" else {"lw": 1.0}
@@ -311,11 +323,11 @@ def summary(
         ax.set_xticks(sizes, [str(size) for size in sizes])
         ax.minorticks_off()
     axes[0][0].legend(frameon=False, fontsize=7)
-    path = saved(figure, output / "E19_few_columns.png")
+    path = save_figure(figure, output / "E19_few_columns.png")
     seeds = f"{FIRST_SEED} to {FIRST_SEED + splits - 1}"
     remarks = (
-        "Columns are chosen without labels on 70 % of the rows; means over seven tables and ten "
-        "splits. The peers are written from their definitions."
+        "Columns are selected without labels on 70 % of the rows. Results are means over seven "
+        "datasets and ten splits. The competing methods are implemented from their definitions."
     )
     return Result(rows, claims, [path], seeds, remarks)
 
@@ -323,82 +335,85 @@ def summary(
 # --- E20
 
 GENES = (20, 50, 150)
-_COMPONENTS = 20
-_NEAREST = 50
+N_COMPONENTS = 20
+N_NEAREST = 50
 
 
 class Cells(NamedTuple):
-    """Counts of genes in cells, and their types."""
+    """Gene counts of cells, and the cell types."""
 
     counts: sparse.csr_array
     logs: Array  # log(1 + counts per ten thousand), dense
     y: Array
-    neighbours: Array  # (cells, 50) by the first components of all genes
+    neighbours: Array  # (cells, 50), by the leading components of all genes
 
 
-def sorted_cells(data: Data, least: float = 0.0) -> Cells:
-    """Cells sorted by FACS, with the genes that at least a share ``least`` of them expresses."""
+def sorted_cells(data: Data, min_proportion: float = 0.0) -> Cells:
+    """Return FACS-sorted cells and the genes expressed in at least ``min_proportion`` of them."""
     arrays = data("facs")
     parts = (arrays["data"].astype(float), arrays["indices"], arrays["indptr"])
     counts = sparse.csr_array(parts, shape=tuple(arrays["shape"]))
-    expressed = np.bincount(counts.indices, minlength=counts.shape[1]) >= least * counts.shape[0]
+    n_expressing = np.bincount(counts.indices, minlength=counts.shape[1])
+    expressed = n_expressing >= min_proportion * counts.shape[0]
     counts = counts[:, np.flatnonzero(expressed)]
     totals = np.asarray(counts.sum(axis=1)).ravel()
     logs = sparse.csr_array(sparse.diags_array(1e4 / totals) @ counts)
     logs.data = np.log1p(logs.data)
     dense = logs.toarray().astype(np.float32)
-    return Cells(counts, dense, arrays["y"], nearest(dense))
+    return Cells(counts, dense, arrays["y"], nearest_cells(dense))
 
 
-def nearest(X: Array) -> Array:
-    """The nearest cells of every cell by the first components, itself left out."""
-    scores = PCA(min(_COMPONENTS, X.shape[1]), random_state=0).fit_transform(X)
-    found = NearestNeighbors(n_neighbors=_NEAREST + 1).fit(scores)
-    return np.asarray(found.kneighbors(scores, return_distance=False)[:, 1:])
+def nearest_cells(X: Array) -> Array:
+    """Return the nearest other cells of each cell by the leading components."""
+    scores = PCA(min(N_COMPONENTS, X.shape[1]), random_state=0).fit_transform(X)
+    model = NearestNeighbors(n_neighbors=N_NEAREST + 1).fit(scores)
+    return np.asarray(model.kneighbors(scores, return_distance=False)[:, 1:])
 
 
-def types_told(cells: Cells, genes: Array) -> float:
-    """Balanced accuracy of the types by logistic regression on some genes, five-fold."""
+def type_accuracy(cells: Cells, genes: Array) -> float:
+    """Return the five-fold balanced accuracy of logistic regression on the genes."""
     X = StandardScaler().fit_transform(cells.logs[:, genes])
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     model = LogisticRegression(C=0.1, max_iter=200)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        told = cross_val_predict(model, X, cells.y, cv=folds)
-    return float(balanced_accuracy_score(cells.y, told))
+        predicted = cross_val_predict(model, X, cells.y, cv=folds)
+    return float(balanced_accuracy_score(cells.y, predicted))
 
 
-def neighbours_kept(cells: Cells, genes: Array) -> float:
-    """The share of the nearest cells by all genes that are so by some genes."""
-    found = nearest(cells.logs[:, genes])
-    shared = [np.intersect1d(a, b).size for a, b in zip(found, cells.neighbours, strict=True)]
-    return float(np.mean(shared)) / _NEAREST
+def neighbours_preserved(cells: Cells, genes: Array) -> float:
+    """Return the proportion of nearest cells by all genes that are nearest by the given genes."""
+    neighbours = nearest_cells(cells.logs[:, genes])
+    shared = [np.intersect1d(a, b).size for a, b in zip(neighbours, cells.neighbours, strict=True)]
+    return float(np.mean(shared)) / N_NEAREST
 
 
-def deviance_of(cells: Cells) -> Array:
-    """Binomial deviance of every gene from a constant share (Townes et al. 2019)."""
+def binomial_deviance(cells: Cells) -> Array:
+    """Return the binomial deviance of each gene from a constant rate (Townes et al. 2019)."""
     counts = cells.counts.tocsc()
     totals = np.asarray(cells.counts.sum(axis=1)).ravel()
-    share = np.asarray(cells.counts.sum(axis=0)).ravel() / totals.sum()
-    deviance = np.zeros(share.size)
-    for gene in range(share.size):
+    rate = np.asarray(cells.counts.sum(axis=0)).ravel() / totals.sum()
+    deviance = np.zeros(rate.size)
+    for gene in range(rate.size):
         part = slice(counts.indptr[gene], counts.indptr[gene + 1])
         x, n = counts.data[part], totals[counts.indices[part]]
         if x.size == 0:
             continue
-        inside = x * np.log(x / (n * share[gene]))
-        outside = (n - x) * np.log((n - x) / (n * (1.0 - share[gene])))
-        others = -(totals.sum() - n.sum()) * np.log1p(-share[gene])
+        inside = x * np.log(x / (n * rate[gene]))
+        outside = (n - x) * np.log((n - x) / (n * (1.0 - rate[gene])))
+        others = -(totals.sum() - n.sum()) * np.log1p(-rate[gene])
         deviance[gene] = 2.0 * (float(np.sum(inside + outside)) + others)
     return deviance
 
 
 def residual_loadings(cells: Cells) -> Array:
-    """Length of the loadings of every gene on 20 components of Pearson residuals of a constant
-    share, clipped at the root of the number of cells (Lause, Berens & Kobak 2021)."""
+    """Return the norm of each gene's loadings on 20 components of Pearson residuals.
+
+    Residuals are clipped at the square root of the number of cells (Lause, Berens & Kobak 2021).
+    """
     totals = np.asarray(cells.counts.sum(axis=1)).ravel()
-    share = np.asarray(cells.counts.sum(axis=0)).ravel() / totals.sum()
-    expected = np.outer(totals, share).astype(np.float32)
+    rate = np.asarray(cells.counts.sum(axis=0)).ravel() / totals.sum()
+    expected = np.outer(totals, rate).astype(np.float32)
     residual = (cells.counts.toarray().astype(np.float32) - expected) / np.sqrt(
         np.maximum(expected + expected**2 / 100.0, 1e-12)
     )
@@ -409,28 +424,30 @@ def residual_loadings(cells: Cells) -> Array:
 
 
 def scanpy_flavour(cells: Cells, flavour: str) -> Array | None:
-    """scanpy's highly variable genes, the best first; None where scanpy, or what it needs for the
-    flavour, is not installed."""
+    """Return the ranking of scanpy's highly variable genes.
+
+    None is returned if scanpy, or a package that the flavour requires, is not installed.
+    """
     try:
         import anndata
         import scanpy
     except ImportError:
         return None
     X = cells.counts if flavour == "seurat_v3" else sparse.csr_array(cells.logs)
-    table = anndata.AnnData(sparse.csr_matrix(X))
+    annotated = anndata.AnnData(sparse.csr_matrix(X))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            scanpy.pp.highly_variable_genes(table, flavor=flavour, n_top_genes=max(GENES))
+            scanpy.pp.highly_variable_genes(annotated, flavor=flavour, n_top_genes=max(GENES))
     except ImportError:
         return None
     score = "variances_norm" if flavour == "seurat_v3" else "dispersions_norm"
-    return np.argsort(-np.nan_to_num(table.var[score].to_numpy(), nan=-np.inf), kind="stable")
+    return np.argsort(-np.nan_to_num(annotated.var[score].to_numpy(), nan=-np.inf), kind="stable")
 
 
 def gene_panels(quick: bool, data: Data, output: Path) -> Result:
-    """E20."""
-    cells = sorted_cells(data, least=0.2 if quick else 0.0)
+    """Run E20."""
+    cells = sorted_cells(data, min_proportion=0.2 if quick else 0.0)
     sizes = (20,) if quick else GENES
     start = time.perf_counter()
     model = Panel(max(sizes), counts=True).fit(cells.counts)
@@ -438,7 +455,7 @@ def gene_panels(quick: bool, data: Data, output: Path) -> Result:
     orders: dict[str, Any] = {"Panel": model.order_}
     if not quick:
         orders |= {
-            "deviance": np.argsort(-deviance_of(cells), kind="stable"),
+            "deviance": np.argsort(-binomial_deviance(cells), kind="stable"),
             "PCA of residuals": np.argsort(-residual_loadings(cells), kind="stable"),
             "variance of log counts": np.argsort(-cells.logs.var(axis=0), kind="stable"),
             "scanpy, seurat": scanpy_flavour(cells, "seurat"),
@@ -446,42 +463,46 @@ def gene_panels(quick: bool, data: Data, output: Path) -> Result:
             "scanpy, seurat_v3": scanpy_flavour(cells, "seurat_v3"),
         }
     orders = {name: order for name, order in orders.items() if order is not None}
-    rows = [Row("Panel, seconds", seconds, note="on the machine of this run")]
-    told, kept = {}, {}
+    rows = [Row("Panel: fit time in seconds", seconds, note="machine-dependent")]
+    accuracy, preserved = {}, {}
     for name, order in orders.items():
-        told[name] = [types_told(cells, order[:size]) for size in sizes]
-        kept[name] = [neighbours_kept(cells, order[:size]) for size in sizes]
-        for size, a, b in zip(sizes, told[name], kept[name], strict=True):
+        accuracy[name] = [type_accuracy(cells, order[:size]) for size in sizes]
+        preserved[name] = [neighbours_preserved(cells, order[:size]) for size in sizes]
+        for size, a, b in zip(sizes, accuracy[name], preserved[name], strict=True):
             rows.append(Row(f"{size} genes, {name}: balanced accuracy", a))
-            rows.append(Row(f"{size} genes, {name}: neighbours kept", b))
+            rows.append(Row(f"{size} genes, {name}: proportion of neighbours preserved", b))
     claims = []
     if not quick:
-        found = (*told["Panel"][1:], *kept["Panel"][1:])
+        values = np.array([*accuracy["Panel"][1:], *preserved["Panel"][1:]])
         claims = [
             Claim(
-                "50 and 150 genes tell the types with a balanced accuracy of at least .79 and .84 "
-                "and keep at least .21 and .30 of the neighbours",
-                bool(np.all(np.array(found) >= np.array([0.79, 0.84, 0.21, 0.30]))),
-                ", ".join(f"{value:.3f}" for value in found),
+                "50 and 150 genes reach balanced accuracies of 0.79 and 0.84 and preserve "
+                "proportions 0.21 and 0.30 of the neighbours",
+                bool(np.all(values >= np.array([0.79, 0.84, 0.21, 0.30]))),
+                ", ".join(f"{value:.3f}" for value in values),
             ),
-            Claim("the panel is chosen in less than 30 seconds", seconds < 30.0),
+            Claim("the panel is selected in less than 30 seconds", seconds < 30.0),
         ]
-    figure, axes = figure_of(2)
-    for ax, values, title in zip(
-        axes[0], (told, kept), ("types told", "neighbours kept"), strict=True
+    figure, axes = make_figure(2)
+    for ax, curves, title in zip(
+        axes[0],
+        (accuracy, preserved),
+        ("balanced accuracy", "proportion of neighbours preserved"),
+        strict=True,
     ):
         for name in orders:
             bold = {"lw": 2.5, "color": "black", "zorder": 3} if name == "Panel" else {"lw": 1.0}
-            ax.plot(sizes, values[name], "o-", ms=4, label=name, **bold)
+            ax.plot(sizes, curves[name], "o-", ms=4, label=name, **bold)
         ax.set(xscale="log", xlabel="genes", title=title)
         ax.set_xticks(sizes, [str(size) for size in sizes])
         ax.minorticks_off()
     axes[0][0].legend(frameon=False, fontsize=8)
-    path = saved(figure, output / "E20_gene_panels.png")
+    path = save_figure(figure, output / "E20_gene_panels.png")
     remarks = (
-        "3,774 blood cells of ten types that were sorted by surface proteins, not by their genes. "
-        "Types: logistic regression on standardised log counts of the panel's genes, five-fold. "
-        "Neighbours: 50, by 20 components of the panel's genes and of all genes."
+        "The data are 3,774 blood cells of ten types, sorted by surface proteins and not by gene "
+        "expression. Balanced accuracy: five-fold logistic regression on standardised log counts "
+        "of the panel genes. Neighbours: the 50 nearest cells by 20 components of the panel genes "
+        "and of all genes."
     )
     return Result(rows, claims, [path], "0", remarks)
 
@@ -489,10 +510,10 @@ def gene_panels(quick: bool, data: Data, output: Path) -> Result:
 EXPERIMENTS = (
     Experiment(
         "E19",
-        "few variables",
+        "Small panels of variables",
         PAPER,
         ("golub", "colon", "nci60", "armstrong", "tcga", "urine", "mfeat"),
-        few_columns_of_tables,
+        small_panels,
     ),
-    Experiment("E20", "gene panels of sorted cells", PAPER, ("facs",), gene_panels),
+    Experiment("E20", "Gene panels of sorted cells", PAPER, ("facs",), gene_panels),
 )

@@ -80,14 +80,14 @@ def cells(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
     shown = "none" if ours is None else cell(ours)
     if row["error"] is not None:
         shown += f" ± {cell(row['error'])}"
-    apart = cell(ours - published, sign=True) if None not in (ours, published) else ""
-    return row["quantity"], shown, cell(published), apart, row["note"]
+    difference = cell(ours - published, sign=True) if None not in (ours, published) else ""
+    return row["quantity"], shown, cell(published), difference, row["note"]
 
 
 def section(record: dict[str, Any]) -> str:
     """Return the page of one experiment as Markdown."""
-    about = experiments()[record["name"]]
-    lines = [f"# {about.name}: {about.title}", "", f"{about.paper}."]
+    entry = experiments()[record["name"]]
+    lines = [f"# {entry.name}: {entry.title}", "", f"{entry.paper}."]
     if record["remarks"]:
         lines[-1] += f" {record['remarks']}"
     lines += ["", f"Seeds: {record['seeds']}. Run time: {record['seconds']:g} s."]
@@ -96,13 +96,13 @@ def section(record: dict[str, Any]) -> str:
     if record["claims"]:
         lines += ["", "| claim | holds | evidence |", "|---|---|---|"]
         for claim in record["claims"]:
-            shown = "yes" if claim["holds"] else "**no**"
-            lines.append(f"| {claim['text']} | {shown} | {claim['note']} |")
+            verdict = "yes" if claim["holds"] else "**no**"
+            lines.append(f"| {claim['text']} | {verdict} | {claim['note']} |")
     lines += ["", "| quantity | prosparse | published | difference | note |"]
     lines += ["|---|---:|---:|---:|---|"]
     lines += ["| " + " | ".join(cells(row)) + " |" for row in record["rows"]]
     for figure in record["figures"]:
-        lines += ["", f"![{about.title}]({figure})"]
+        lines += ["", f"![{entry.title}]({figure})"]
     return "\n".join(lines) + "\n"
 
 
@@ -132,19 +132,19 @@ def index_page(records: list[dict[str, Any]]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "`python -m papers --all` writes these pages. A result of prosparse is the mean over the "
-        "seeds with its standard error. The published result is the value printed in the paper, if "
-        "there is one. A claim is a finding of the paper or the comparison that the experiment was "
+        "`python -m papers --all` writes these pages. Results of prosparse are means over the "
+        "seeds with standard errors. Published results are the values printed in the paper, if "
+        "any. A claim is a finding of the paper or the comparison that the experiment was "
         f"designed for: {total - len(failed)} of {total} hold.",
         "",
         "| experiment | paper | claims that hold |",
         "|---|---|---:|",
     ]
     for record in records:
-        about = experiments()[record["name"]]
+        entry = experiments()[record["name"]]
         held = sum(claim["holds"] for claim in record["claims"])
         lines.append(
-            f"| [{about.name}: {about.title}]({about.name}.md) | {about.paper} | "
+            f"| [{entry.name}: {entry.title}]({entry.name}.md) | {entry.paper} | "
             f"{held} of {len(record['claims'])} |"
         )
     if failed:

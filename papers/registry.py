@@ -1,4 +1,4 @@
-"""Every experiment by name. A module that adds some is one more line in `MODULES`."""
+"""Registry of the experiments. `MODULES` lists the modules that define them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MODULES = (
 
 
 class UnknownExperimentError(KeyError):
-    """There is no experiment of that name."""
+    """No experiment has the requested name."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 def experiments() -> dict[str, Experiment]:
-    """All experiments, E1 first."""
+    """Return all experiments by name, in order."""
     found: dict[str, Experiment] = {}
     for module in MODULES:
         for experiment in import_module(f"{__package__}.{module}").EXPERIMENTS:
@@ -39,8 +39,9 @@ def experiments() -> dict[str, Experiment]:
 
 
 def experiment(name: str) -> Experiment:
+    """Return one experiment by name, in upper or lower case."""
     known = experiments()
     if name.upper() not in known:
-        listed = "; ".join(f"{e.name} ({e.title})" for e in known.values())
-        raise UnknownExperimentError(f"there is no experiment {name!r}; there are {listed}")
+        names = "; ".join(f"{e.name} ({e.title})" for e in known.values())
+        raise UnknownExperimentError(f"Unknown experiment {name!r}. Available: {names}.")
     return known[name.upper()]

@@ -1,15 +1,15 @@
 """E22: regression at every signal-to-noise ratio, after Hastie, Tibshirani & Tibshirani (2020).
 
-Rows x are N(0, Sigma), Sigma_ij = .35^|i - j|; y = x'b + noise of variance sigma2; five
-coefficients are not zero. The ratio is b'Sigma b / sigma2. In the first grid the five are ones and
-come first, so that true variables are neighbours that help each other: what the lasso likes. In the
-second, which is ours, places and signs are random.
+Rows x are N(0, Sigma) with Sigma_ij = .35^|i - j|, and y = x'b + noise of variance sigma2. Five
+coefficients are nonzero. The signal-to-noise ratio (SNR) is b'Sigma b / sigma2. In the first
+design, that of the paper, the first five coefficients are one, so true variables are positively
+correlated, which favours the lasso. In the second design positions and signs are random.
 
-Every draw is one call of `fit_ours` and one of `fit_peers`, which depend on their arguments alone.
-`run` hands the calls to joblib: one after the other, or in a pool of processes where the caller
-asks for one, with ``joblib.parallel_config(n_jobs=8)`` around it. A full run leaves the scores of
-the peers in ``E22_peers.json`` beside its record; the next run in that folder reads them, and fits
-peers only to draws that the file lacks. Delete it to fit them all anew.
+Each dataset is one call of `fit_spiny` and one of `fit_competing`, which depend only on their
+arguments. joblib runs the calls, in parallel within ``joblib.parallel_config(n_jobs=8)``. A full
+run stores the scores of the competing methods in ``E22_competing.json`` next to its record. Later
+runs in that folder read this file and fit competing methods only to missing datasets. Delete the
+file to refit them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from prosparse.files import write_text
 from prosparse.metrics import support_f_score
 from prosparse.models.spinyreg import SpinyRegressor
 
-from .base import Claim, Experiment, Result, Row, figure_of, mean_row, saved, seeds_of
+from .base import Claim, Experiment, Result, Row, make_figure, mean_row, save_figure, seed_range
 from .data import Data
 from .spinyreg import MCPWithBIC
 
@@ -50,20 +50,20 @@ SETTINGS = {  # samples, variables
     "50 x 1000": (50, 1000),
     "100 x 1000": (100, 1000),
 }
-RATIOS = tuple(float(ratio) for ratio in np.geomspace(0.05, 6.0, 10))
-FIRST, RANDOM = "first places, ones", "random places and signs"
-CONTAINERS = (FIRST, RANDOM)
-TRUE = 5  # coefficients that are not zero
-CORRELATION = 0.35  # of neighbours
-NEW_ROWS = 200  # on which intervals are counted, a draw
-NORMAL = 1.96  # deviations to each side of an interval of 95 %
-DRAWS = 40
-PEERS_FILE = "E22_peers.json"
+SNRS = tuple(float(snr) for snr in np.geomspace(0.05, 6.0, 10))
+FIRST, RANDOM = "first positions, ones", "random positions and signs"
+DESIGNS = (FIRST, RANDOM)
+N_TRUE = 5  # number of nonzero coefficients
+CORRELATION = 0.35  # correlation of adjacent variables
+N_TEST = 200  # number of test rows per dataset
+NORMAL_QUANTILE = 1.96  # standard deviations of a 95 % interval
+N_DATASETS = 40  # datasets per cell
+COMPETING_FILE = "E22_competing.json"
 
 OURS, RELAXED, LASSO = "SpinyRegressor", "relaxed lasso", "lasso"
 
-# Relative test errors that were published, at the ten ratios: tuned on n more samples, and without
-# an intercept.
+# Published relative test errors at the ten SNRs. The lassos were tuned on n additional samples and
+# fitted without an intercept.
 PUBLISHED: dict[str, dict[str, tuple[float, ...]]] = {
     LASSO: {
         "100 x 10": (1.031, 1.046, 1.059, 1.065, 1.071, 1.077, 1.078, 1.079, 1.078, 1.079),
@@ -80,76 +80,79 @@ PUBLISHED: dict[str, dict[str, tuple[float, ...]]] = {
 }
 
 
-# --- draws
+# --- datasets
 
 
-class Draw(NamedTuple):
-    """A table, its response, the truth, and new rows."""
+class Dataset(NamedTuple):
+    """Simulated training data, true parameters and test rows."""
 
     X: Array  # (n, p)
     y: Array  # (n,)
     coef: Array  # (p,)
-    Sigma: Array  # (p, p), covariance of a row
-    sigma2: float  # variance of the noise
-    new_X: Array  # (NEW_ROWS, p)
-    new_y: Array  # (NEW_ROWS,)
+    Sigma: Array  # (p, p), covariance matrix of the rows
+    sigma2: float  # noise variance
+    test_X: Array  # (N_TEST, p)
+    test_y: Array  # (N_TEST,)
 
 
-def draw(setting: str, ratio: float, kind: str, seed: int) -> Draw:
-    """One draw of a cell; draws of different cells are independent of each other."""
+def simulate(setting: str, snr: float, design: str, seed: int) -> Dataset:
+    """Simulate one dataset of a cell, independent of all other cells and seeds."""
     n, p = SETTINGS[setting]
-    # the ratio enters in millionths: seeds are whole numbers
-    rng = np.random.default_rng([seed, n, p, round(1e6 * ratio), CONTAINERS.index(kind)])
+    # Seeds are integers: the SNR enters in millionths.
+    rng = np.random.default_rng([seed, n, p, round(1e6 * snr), DESIGNS.index(design)])
     Sigma = toeplitz(CORRELATION ** np.arange(p))
     coef = np.zeros(p)
-    if kind == FIRST:
-        coef[:TRUE] = 1.0
+    if design == FIRST:
+        coef[:N_TRUE] = 1.0
     else:
-        coef[rng.choice(p, TRUE, replace=False)] = rng.choice([-1.0, 1.0], TRUE)
-    sigma2 = float(coef @ Sigma @ coef) / ratio
-    rows = rng.standard_normal((n + NEW_ROWS, p)) @ cholesky(Sigma)
-    y = rows @ coef + np.sqrt(sigma2) * rng.standard_normal(n + NEW_ROWS)
-    return Draw(rows[:n], y[:n], coef, Sigma, sigma2, rows[n:], y[n:])
+        coef[rng.choice(p, N_TRUE, replace=False)] = rng.choice([-1.0, 1.0], N_TRUE)
+    sigma2 = float(coef @ Sigma @ coef) / snr
+    rows = rng.standard_normal((n + N_TEST, p)) @ cholesky(Sigma)
+    y = rows @ coef + np.sqrt(sigma2) * rng.standard_normal(n + N_TEST)
+    return Dataset(rows[:n], y[:n], coef, Sigma, sigma2, rows[n:], y[n:])
 
 
-def relative_error(coef: Array, truth: Draw) -> float:
-    """Expected squared error of x'coef on new data over that of the truth, exactly:
-    (E (x'(b - coef))^2 + sigma2) / sigma2.
+def relative_error(coef: Array, truth: Dataset) -> float:
+    """Return the exact expected test error relative to that of the true coefficients.
 
-    Intercepts are left out, as the published figures are without.
+    The value is (E (x'(b - coef))^2 + sigma2) / sigma2. Intercepts are omitted, as in the published
+    results.
     """
-    away = coef - truth.coef
-    return 1.0 + float(away @ truth.Sigma @ away) / truth.sigma2
+    difference = coef - truth.coef
+    return 1.0 + float(difference @ truth.Sigma @ difference) / truth.sigma2
 
 
 # --- methods
 
 
 class RelaxedLassoCV(RegressorMixin, BaseEstimator):
-    """The lasso blended with least squares on its active set (Meinshausen 2007; in the form of
-    Hastie, Tibshirani & Tibshirani 2020).
+    """Relaxed lasso with cross-validated penalty and weight.
 
-    coef = blend * lasso + (1 - blend) * least squares; penalty and blend by cross-validation.
+    The coefficients are blend * lasso + (1 - blend) * least squares on the active set of the lasso
+    (Meinshausen 2007, in the form of Hastie, Tibshirani & Tibshirani 2020).
 
     Parameters
     ----------
     n_alphas : int, default=50
-        Penalties between the smallest that leaves nothing and ``eps`` times that.
+        Number of penalties between the smallest with no active variable and ``eps`` times that.
     eps : float or None, default=None
-        None: 0.01 where there are more variables than samples, else 0.001.
-    blends : tuple of float
-        The shares of the lasso.
+        Ratio of the smallest to the largest penalty. None selects 0.01 if there are more variables
+        than samples, and 0.001 otherwise.
+    blends : tuple of float, default=(0.0, 0.25, 0.5, 0.75, 1.0)
+        Candidate weights of the lasso.
     n_folds : int, default=10
-        Of the cross-validation.
+        Number of cross-validation folds.
     tol : float, default=1e-4
-        The gap of the lasso's objective, over y'y, that ends its descent.
+        Tolerance of the duality gap of the lasso relative to y'y.
 
     Attributes
     ----------
     alpha_, blend_ : float
-        The choice.
-    coef_ : array (n_features,)
+        Selected penalty and weight of the lasso.
+    coef_ : ndarray of shape (n_features,)
+        Coefficients.
     intercept_ : float
+        Intercept.
     """
 
     def __init__(
@@ -172,20 +175,21 @@ class RelaxedLassoCV(RegressorMixin, BaseEstimator):
         eps = self.eps if self.eps is not None else (0.01 if p > n else 0.001)
         alphas = np.geomspace(largest, eps * largest, self.n_alphas)
         blends = np.asarray(self.blends)
-        errors = np.zeros((self.n_alphas, blends.size))  # squared, summed over all samples
+        errors = np.zeros((self.n_alphas, blends.size))  # sums of squared errors
         for train, test in KFold(self.n_folds).split(X):
             mean = X[train].mean(axis=0)
-            lasso, least = relaxed_path(X[train], y[train], alphas, self.tol)
-            held = (y[test] - y[train].mean())[:, None]
-            off_lasso = held - (X[test] - mean) @ lasso  # residuals, (held out, alphas)
-            off_least = held - (X[test] - mean) @ least
+            lasso, least_squares = relaxed_path(X[train], y[train], alphas, self.tol)
+            held_out = (y[test] - y[train].mean())[:, None]
+            residual_lasso = held_out - (X[test] - mean) @ lasso  # (held out, alphas)
+            residual_least = held_out - (X[test] - mean) @ least_squares
             for k, blend in enumerate(blends):
-                errors[:, k] += np.sum((blend * off_lasso + (1.0 - blend) * off_least) ** 2, axis=0)
-        a, chosen_blend = np.unravel_index(int(np.argmin(errors)), errors.shape)
-        # the whole path down to the choice, whose coefficients start from those before
-        lasso, least = relaxed_path(X, y, alphas[: a + 1], self.tol)
-        self.alpha_, self.blend_ = float(alphas[a]), float(blends[chosen_blend])
-        self.coef_ = self.blend_ * lasso[:, -1] + (1.0 - self.blend_) * least[:, -1]
+                residual = blend * residual_lasso + (1.0 - blend) * residual_least
+                errors[:, k] += np.sum(residual**2, axis=0)
+        a, b = np.unravel_index(int(np.argmin(errors)), errors.shape)
+        # The path up to the selected penalty gives warm starts, as in the cross-validation.
+        lasso, least_squares = relaxed_path(X, y, alphas[: a + 1], self.tol)
+        self.alpha_, self.blend_ = float(alphas[a]), float(blends[b])
+        self.coef_ = self.blend_ * lasso[:, -1] + (1.0 - self.blend_) * least_squares[:, -1]
         self.intercept_ = float(y.mean() - X.mean(axis=0) @ self.coef_)
         return self
 
@@ -194,39 +198,39 @@ class RelaxedLassoCV(RegressorMixin, BaseEstimator):
 
 
 def relaxed_path(X: Array, y: Array, alphas: Array, tol: float) -> tuple[Array, Array]:
-    """Coefficients (p, alphas) of the lasso, and of least squares on its active sets."""
+    """Return coefficients (p, alphas) of the lasso and of least squares on its active sets."""
     centred, response = X - X.mean(axis=0), y - y.mean()
     _, lasso, _ = lasso_path(centred, response, alphas=alphas, max_iter=5000, tol=tol)
-    least = np.zeros_like(lasso)
+    least_squares = np.zeros_like(lasso)
     for k in range(alphas.size):
         active = lasso[:, k] != 0.0
         if k and np.array_equal(active, lasso[:, k - 1] != 0.0):
-            least[:, k] = least[:, k - 1]
+            least_squares[:, k] = least_squares[:, k - 1]
         elif active.any():
-            least[active, k] = np.linalg.lstsq(centred[:, active], response, rcond=None)[0]
-    return lasso, least
+            least_squares[active, k] = np.linalg.lstsq(centred[:, active], response, rcond=None)[0]
+    return lasso, least_squares
 
 
-def missing_peers() -> tuple[str, ...]:
-    """Packages of peers that are not installed."""
+def missing_packages() -> tuple[str, ...]:
+    """Return the packages of competing methods that are not installed."""
     return tuple(name for name in ("abess", "skglm") if find_spec(name) is None)
 
 
-def peers() -> dict[str, Any]:
-    """Estimators by name, those of packages that are installed. All get scaled columns."""
-    found: dict[str, Any] = {
+def competing_methods() -> dict[str, Any]:
+    """Return the installed competing estimators by name, all with standardised columns."""
+    estimators: dict[str, Any] = {
         RELAXED: make_pipeline(StandardScaler(), RelaxedLassoCV()),
         LASSO: make_pipeline(StandardScaler(), LassoCV(cv=10, max_iter=5000)),
         "ARD": make_pipeline(StandardScaler(), ARDRegression()),
     }
-    missing = missing_peers()
+    missing = missing_packages()
     if "abess" not in missing:
         from abess import LinearRegression
 
-        found["best subset (abess)"] = make_pipeline(StandardScaler(), LinearRegression())
+        estimators["best subset (abess)"] = make_pipeline(StandardScaler(), LinearRegression())
     if "skglm" not in missing:
-        found["MCP, EBIC"] = make_pipeline(StandardScaler(), MCPWithBIC(extended=True))
-    return found
+        estimators["MCP, EBIC"] = make_pipeline(StandardScaler(), MCPWithBIC(extended=True))
+    return estimators
 
 
 def coefficients(model: Any) -> Array:
@@ -236,57 +240,57 @@ def coefficients(model: Any) -> Array:
     return np.asarray(model.coef_)
 
 
-def chosen(model: Any) -> Array:
-    """The variables of a fitted estimator."""
+def selected_variables(model: Any) -> Array:
+    """Return the mask of the variables selected by a fitted estimator."""
     if isinstance(model, Pipeline):
         return np.asarray(model[-1].coef_).ravel() != 0.0
     return np.asarray(model.support_)
 
 
-# --- one draw, and all of them
+# --- evaluation of all datasets
 
 
-class Scored(NamedTuple):
-    """One method on one draw."""
+class Score(NamedTuple):
+    """Score of one method on one dataset."""
 
     error: float  # relative test error
-    size: int  # variables
-    F: float  # of the set of variables
-    seconds: float  # of processor time
+    size: int  # number of selected variables
+    F: float  # F-score of the selection
+    seconds: float  # processor time
 
 
-class Ours(NamedTuple):
-    """SpinyRegressor on one draw."""
+class SpinyScore(NamedTuple):
+    """Score of SpinyRegressor on one dataset."""
 
-    score: Scored
-    covered: float  # share of new responses in its intervals of 95 %
-    intervals: Array  # (3, 2) of coefficients, see `coefficients_covered`
-    calibration: Array  # (10, 3), see `calibrated`
+    score: Score
+    coverage: float  # of test responses by 95 % intervals
+    intervals: Array  # (3, 2), see `count_covered`
+    calibration: Array  # (10, 3), see `calibration_table`
 
 
-class Cell(NamedTuple):
-    """All methods on one draw."""
+class Evaluation(NamedTuple):
+    """Scores of all methods on one dataset."""
 
     setting: str
-    ratio: float
-    kind: str
+    snr: float
+    design: str
     seed: int
-    ours: Ours
-    peers: dict[str, Scored]
+    ours: SpinyScore
+    competing: dict[str, Score]
 
     @property
-    def scores(self) -> dict[str, Scored]:
-        """Of every method, ours first."""
-        return {OURS: self.ours.score, **self.peers}
+    def scores(self) -> dict[str, Score]:
+        """Scores by method, SpinyRegressor first."""
+        return {OURS: self.ours.score, **self.competing}
 
 
-def scored(model: Any, truth: Draw) -> Scored:
-    """Fit a method to a draw."""
+def evaluate(model: Any, truth: Dataset) -> Score:
+    """Fit a method and score it."""
     start = time.process_time()
     model.fit(truth.X, truth.y)
     seconds = time.process_time() - start
-    support = chosen(model)
-    return Scored(
+    support = selected_variables(model)
+    return Score(
         relative_error(coefficients(model), truth),
         int(support.sum()),
         support_f_score(truth.coef != 0.0, support),
@@ -294,406 +298,426 @@ def scored(model: Any, truth: Draw) -> Scored:
     )
 
 
-def fit_ours(setting: str, ratio: float, kind: str, seed: int) -> Ours:
-    """Draw a table and fit SpinyRegressor to it, on one thread."""
-    truth, model = draw(setting, ratio, kind, seed), SpinyRegressor()
+def fit_spiny(setting: str, snr: float, design: str, seed: int) -> SpinyScore:
+    """Dataset a table and fit SpinyRegressor to it, on one thread."""
+    truth, model = simulate(setting, snr, design, seed), SpinyRegressor()
     with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore")  # nothing found
-        score = scored(model, truth)
-    mean, deviation = model.predict(truth.new_X, return_std=True)
-    return Ours(
+        warnings.simplefilter("ignore")  # Some datasets have no detectable signal.
+        score = evaluate(model, truth)
+    mean, deviation = model.predict(truth.test_X, return_std=True)
+    return SpinyScore(
         score,
-        float(np.mean(np.abs(truth.new_y - mean) <= NORMAL * deviation)),
-        coefficients_covered(model, truth.coef),
-        calibrated(model.inclusion_probability_, truth.coef != 0.0),
+        float(np.mean(np.abs(truth.test_y - mean) <= NORMAL_QUANTILE * deviation)),
+        count_covered(model, truth.coef),
+        calibration_table(model.inclusion_probability_, truth.coef != 0.0),
     )
 
 
-def fit_peers(setting: str, ratio: float, kind: str, seed: int) -> dict[str, Scored]:
-    """Draw the same table and fit all others to it, on one thread."""
-    truth = draw(setting, ratio, kind, seed)
+def fit_competing(setting: str, snr: float, design: str, seed: int) -> dict[str, Score]:
+    """Dataset the same table and fit all others to it, on one thread."""
+    truth = simulate(setting, snr, design, seed)
     with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore")  # paths that did not converge
-        return {name: scored(model, truth) for name, model in peers().items()}
+        warnings.simplefilter("ignore")  # Some paths do not converge.
+        return {name: evaluate(model, truth) for name, model in competing_methods().items()}
 
 
-def calibrated(probability: Array, true: Array) -> Array:
-    """Of ten bins of probabilities: how many variables, the sum of their probabilities, and how
-    many of them are true."""
-    place = np.minimum((10.0 * np.asarray(probability)).astype(int), 9)
-    counts = [np.bincount(place, weights, 10) for weights in (None, probability, true)]
+def calibration_table(probability: Array, true: Array) -> Array:
+    """Return counts, sums of probabilities and numbers of true variables in ten bins."""
+    index = np.minimum((10.0 * np.asarray(probability)).astype(int), 9)
+    counts = [np.bincount(index, weights, 10) for weights in (None, probability, true)]
     return np.column_stack(counts)
 
 
-def coefficients_covered(model: SpinyRegressor, coef: Array) -> Array:
-    """Of the chosen, the truly active and all variables: how many there are, and how many have
-    their true coefficient in the interval of 95 %."""
+def count_covered(model: SpinyRegressor, coef: Array) -> Array:
+    """Count the selected, the true and all variables, and those covered by 95 % intervals."""
     low, high = model.coef_interval(0.95).T
     inside = (low <= coef) & (coef <= high)
     groups = (model.support_, coef != 0.0, np.ones(coef.size, dtype=bool))
     return np.array([(np.sum(group), np.sum(inside[group])) for group in groups], dtype=float)
 
 
-Place = tuple[str, str, float]  # kind, setting, ratio
-EVERYWHERE: tuple[Place, ...] = tuple(product(CONTAINERS, SETTINGS, RATIOS))
-FEW: tuple[Place, ...] = (  # in short
-    (FIRST, "100 x 10", RATIOS[7]),
-    (FIRST, "50 x 1000", RATIOS[8]),
-    (RANDOM, "100 x 10", RATIOS[2]),
+Cell = tuple[str, str, float]  # design, setting, SNR
+ALL_CELLS: tuple[Cell, ...] = tuple(product(DESIGNS, SETTINGS, SNRS))
+QUICK_CELLS: tuple[Cell, ...] = (
+    (FIRST, "100 x 10", SNRS[7]),
+    (FIRST, "50 x 1000", SNRS[8]),
+    (RANDOM, "100 x 10", SNRS[2]),
 )
 
 
-Call = tuple[str, float, str, int]  # setting, ratio, kind, seed
+Call = tuple[str, float, str, int]  # setting, SNR, design, seed
 
 
-def grid(places: Iterable[Place], draws: int, known: dict[Call, dict[str, Scored]]) -> list[Cell]:
-    """Every draw of every place; in a pool where ``joblib.parallel_config`` asks for one.
+def grid(
+    cells: Iterable[Cell], n_datasets: int, known: dict[Call, dict[str, Score]]
+) -> list[Evaluation]:
+    """Evaluate all methods on all datasets, with the parallelism of ``joblib.parallel_config``.
 
-    ``known`` are scores of peers from an earlier run, which are taken as they are.
+    ``known`` contains scores of competing methods from an earlier run, which are reused.
     """
-    calls = [(setting, ratio, kind, s) for kind, setting, ratio in places for s in range(draws)]
+    calls = [
+        (setting, snr, design, seed) for design, setting, snr in cells for seed in range(n_datasets)
+    ]
     missing = [call for call in calls if call not in known]
-    new: list[dict[str, Scored]] = Parallel()(delayed(fit_peers)(*call) for call in missing)
+    new: list[dict[str, Score]] = Parallel()(delayed(fit_competing)(*call) for call in missing)
     others = {**known, **dict(zip(missing, new, strict=True))}
-    # those that all draws have: another machine may have had other packages
+    # The stored scores may come from a machine with other packages.
     names = [name for name in others[calls[0]] if all(name in others[call] for call in calls)]
-    ours: list[Ours] = Parallel()(delayed(fit_ours)(*call) for call in calls)
+    ours: list[SpinyScore] = Parallel()(delayed(fit_spiny)(*call) for call in calls)
     return [
-        Cell(*call, mine, {name: others[call][name] for name in names})
-        for call, mine in zip(calls, ours, strict=True)
+        Evaluation(*call, own, {name: others[call][name] for name in names})
+        for call, own in zip(calls, ours, strict=True)
     ]
 
 
-def read_peers(path: Path) -> dict[Call, dict[str, Scored]]:
-    """The scores of peers that an earlier run left, none without a file."""
+def read_competing(path: Path) -> dict[Call, dict[str, Score]]:
+    """Return the stored scores of the competing methods; empty without a file."""
     if not path.is_file():
         return {}
     return {
-        (setting, RATIOS[place], kind, seed): {
-            name: Scored(*score) for name, score in scores.items()
+        (setting, SNRS[index], design, seed): {
+            name: Score(*score) for name, score in scores.items()
         }
-        for setting, place, kind, seed, scores in json.loads(path.read_text())["draws"]
+        for setting, index, design, seed, scores in json.loads(path.read_text())["datasets"]
     }
 
 
-def write_peers(path: Path, cells: list[Cell], with_versions: dict[str, str]) -> None:
-    """Leave the scores of peers for the next run, in digits that matter."""
-    draws = [
+def write_competing(
+    path: Path, evaluations: list[Evaluation], with_versions: dict[str, str]
+) -> None:
+    """Store the scores of the competing methods for later runs."""
+    datasets = [
         [
-            one.setting,
-            RATIOS.index(one.ratio),
-            one.kind,
-            one.seed,
+            evaluation.setting,
+            SNRS.index(evaluation.snr),
+            evaluation.design,
+            evaluation.seed,
             {
                 name: [round(s.error, 6), s.size, round(s.F, 6), round(s.seconds, 3)]
-                for name, s in one.peers.items()
+                for name, s in evaluation.competing.items()
             },
         ]
-        for one in cells
+        for evaluation in evaluations
     ]
-    lines = ",\n".join(json.dumps(each) for each in draws)
+    lines = ",\n".join(json.dumps(each) for each in datasets)
     head = json.dumps({"versions": with_versions})[:-1]
-    write_text(path, f'{head}, "draws": [\n{lines}\n]}}\n')
+    write_text(path, f'{head}, "datasets": [\n{lines}\n]}}\n')
 
 
-def versions_of_peers() -> dict[str, str]:
-    """Of the packages that the peers come from."""
-    missing = missing_peers()
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages of competing methods."""
+    missing = missing_packages()
     names = ("scikit-learn", "abess", "skglm")
     return {name: version(name) for name in names if name not in missing}
 
 
-# --- what was found
+# --- averages
 
 
-class Found(NamedTuple):
-    """Means over the draws."""
+class Averages(NamedTuple):
+    """Means over the datasets of each cell."""
 
-    error: dict[Place, dict[str, float]]  # by method
-    F: dict[Place, dict[str, float]]
-    covered: dict[Place, float]
-    intervals: Array  # (3, 2) summed over all draws
-    calibration: Array  # (10, 3) summed over all draws
+    error: dict[Cell, dict[str, float]]  # by method
+    F: dict[Cell, dict[str, float]]
+    coverage: dict[Cell, float]
+    intervals: Array  # (3, 2) summed over all datasets
+    calibration: Array  # (10, 3) summed over all datasets
 
-    def overall(self, values: dict[Place, dict[str, float]], method: str, kind: str = "") -> float:
-        """The mean over the places of a kind, or of all."""
-        return float(np.mean([v[method] for at, v in values.items() if kind in ("", at[0])]))
+    def overall(self, values: dict[Cell, dict[str, float]], method: str, design: str = "") -> float:
+        """Return the mean over the cells of one design, or over all cells."""
+        return float(np.mean([v[method] for cell, v in values.items() if design in ("", cell[0])]))
 
-    def best(self, place: Place) -> str:
-        """The method of the lowest error."""
-        errors = self.error[place]
+    def best(self, cell: Cell) -> str:
+        """Return the method with the smallest error."""
+        errors = self.error[cell]
         return min(errors, key=lambda method: errors[method])
 
-    def apart(self, place: Place) -> float:
-        """By what share ours is above the relaxed lasso."""
-        return self.error[place][OURS] / self.error[place][RELAXED] - 1.0
+    def excess(self, cell: Cell) -> float:
+        """Return the relative difference of the error to that of the relaxed lasso."""
+        return self.error[cell][OURS] / self.error[cell][RELAXED] - 1.0
 
 
-def by_place(cells: list[Cell]) -> dict[Place, list[Cell]]:
-    grouped: dict[Place, list[Cell]] = {}
-    for one in cells:
-        grouped.setdefault((one.kind, one.setting, one.ratio), []).append(one)
+def group_by_cell(evaluations: list[Evaluation]) -> dict[Cell, list[Evaluation]]:
+    """Group evaluations by cell."""
+    grouped: dict[Cell, list[Evaluation]] = {}
+    for evaluation in evaluations:
+        grouped.setdefault((evaluation.design, evaluation.setting, evaluation.snr), []).append(
+            evaluation
+        )
     return grouped
 
 
-def found_in(cells: list[Cell]) -> Found:
-    names = tuple(cells[0].scores)
-    error, F, covered = {}, {}, {}
-    for place, some in by_place(cells).items():
-        error[place] = {m: float(np.mean([c.scores[m].error for c in some])) for m in names}
-        F[place] = {m: float(np.mean([c.scores[m].F for c in some])) for m in names}
-        covered[place] = float(np.mean([c.ours.covered for c in some]))
-    intervals = np.sum([c.ours.intervals for c in cells], axis=0)
-    return Found(error, F, covered, intervals, np.sum([c.ours.calibration for c in cells], axis=0))
+def average(evaluations: list[Evaluation]) -> Averages:
+    """Average over the datasets of each cell."""
+    names = tuple(evaluations[0].scores)
+    error, F, coverage = {}, {}, {}
+    for cell, group in group_by_cell(evaluations).items():
+        error[cell] = {m: float(np.mean([c.scores[m].error for c in group])) for m in names}
+        F[cell] = {m: float(np.mean([c.scores[m].F for c in group])) for m in names}
+        coverage[cell] = float(np.mean([c.ours.coverage for c in group]))
+    intervals = np.sum([c.ours.intervals for c in evaluations], axis=0)
+    return Averages(
+        error, F, coverage, intervals, np.sum([c.ours.calibration for c in evaluations], axis=0)
+    )
 
 
-def rows_of_settings(cells: list[Cell]) -> list[Row]:
-    """Every method in every setting: the mean over the ratios, its variables and F-score."""
+def setting_rows(evaluations: list[Evaluation]) -> list[Row]:
+    """Return the mean error over SNRs by method and setting, with size and F-score."""
     rows = []
-    for kind in CONTAINERS:
+    for design in DESIGNS:
         for setting in SETTINGS:
-            some = [c for c in cells if (c.kind, c.setting) == (kind, setting)]
-            ratios = sorted({c.ratio for c in some})
-            if not some:
+            group = [c for c in evaluations if (c.design, c.setting) == (design, setting)]
+            snrs = sorted({c.snr for c in group})
+            if not group:
                 continue
-            for name in some[0].scores:
-                scores = [c.scores[name] for c in some]
-                theirs = published(name, kind, setting, ratios)
+            for name in group[0].scores:
+                scores = [c.scores[name] for c in group]
+                theirs = published(name, design, setting, snrs)
                 note = (
                     f"{np.mean([s.size for s in scores]):.1f} variables, F-score "
                     f"{np.mean([s.F for s in scores]):.3f}, "
-                    f"{np.median([s.seconds for s in scores]):.2g} s a fit"
+                    f"{np.median([s.seconds for s in scores]):.2g} s per fit"
                 )
-                # draws of one seed at all ratios are one repetition
+                # The datasets of one seed at all SNRs form one repetition.
                 means = [
-                    np.mean([c.scores[name].error for c in some if c.seed == seed])
-                    for seed in sorted({c.seed for c in some})
+                    np.mean([c.scores[name].error for c in group if c.seed == seed])
+                    for seed in sorted({c.seed for c in group})
                 ]
-                rows.append(mean_row(f"{kind}, {setting}, {name}", means, theirs, note))
+                rows.append(mean_row(f"{design}, {setting}, {name}", means, theirs, note))
     return rows
 
 
-def published(name: str, kind: str, setting: str, ratios: list[float]) -> float | None:
-    """The published mean over some ratios, where there is one."""
-    if kind != FIRST or name not in PUBLISHED:
+def published(name: str, design: str, setting: str, snrs: list[float]) -> float | None:
+    """Return the published mean over some SNRs, or None."""
+    if design != FIRST or name not in PUBLISHED:
         return None
     errors = PUBLISHED[name][setting]
-    return float(np.mean([errors[RATIOS.index(ratio)] for ratio in ratios]))
+    return float(np.mean([errors[SNRS.index(snr)] for snr in snrs]))
 
 
-def rows_of_places(cells: list[Cell]) -> list[Row]:
-    """Ours at every ratio, the others beside it."""
+def cell_rows(evaluations: list[Evaluation]) -> list[Row]:
+    """Return the error of SpinyRegressor in each cell, with the other methods in the note."""
     rows = []
-    for (kind, setting, ratio), some in by_place(cells).items():
+    for (design, setting, snr), group in group_by_cell(evaluations).items():
         others = ", ".join(
-            f"{name} {np.mean([c.scores[name].error for c in some]):.3f}"
-            for name in some[0].scores
+            f"{name} {np.mean([c.scores[name].error for c in group]):.3f}"
+            for name in group[0].scores
             if name != OURS
         )
-        errors = [c.scores[OURS].error for c in some]
-        rows.append(mean_row(f"{kind}, {setting}, ratio {ratio:.2g}", errors, note=others))
+        errors = [c.scores[OURS].error for c in group]
+        rows.append(mean_row(f"{design}, {setting}, SNR {snr:.2g}", errors, note=others))
     return rows
 
 
-def rows_of_uncertainty(cells: list[Cell], found: Found) -> list[Row]:
-    """Intervals of new responses and of coefficients, and probabilities of inclusion."""
-    covered = [c.ours.covered for c in cells]
-    rows = [mean_row("share of new responses in intervals of 95 %", covered)]
-    whose = ("chosen", "truly active", "all")
-    for of, (count, inside) in zip(whose, found.intervals, strict=True):
-        name = f"share of coefficients in intervals of 95 %, {of} variables"
+def uncertainty_rows(evaluations: list[Evaluation], averages: Averages) -> list[Row]:
+    """Return the coverage of intervals and the calibration of inclusion probabilities."""
+    coverage = [c.ours.coverage for c in evaluations]
+    rows = [mean_row("coverage of test responses by 95 % intervals", coverage)]
+    groups = ("selected", "true", "all")
+    for group, (count, inside) in zip(groups, averages.intervals, strict=True):
+        name = f"coverage of coefficients by 95 % intervals, {group} variables"
         rows.append(Row(name, float(inside / max(count, 1)), note=f"{count:.0f} variables"))
-    for k, (count, promised, true) in enumerate(found.calibration):
+    for k, (count, expected, true) in enumerate(averages.calibration):
         if count:
-            note = f"{count:.0f} variables; {promised / count:.3f} on average"
-            name = f"inclusion probability {k / 10:.1f} to {(k + 1) / 10:.1f}: share that is true"
+            note = f"{count:.0f} variables; mean probability {expected / count:.3f}"
+            bin_ = f"{k / 10:.1f} to {(k + 1) / 10:.1f}"
+            name = f"inclusion probability {bin_}: proportion of true variables"
             rows.append(Row(name, float(true / count), note=note))
     return rows
 
 
-def away_from_calibrated(found: Found) -> Array:
-    """For each bin, how far the share that is true lies from the mean probability."""
-    count, promised, true = found.calibration.T
-    return np.where(count > 0, np.abs(true - promised) / np.maximum(count, 1), 0.0)
+def calibration_error(averages: Averages) -> Array:
+    """Return |proportion of true variables - mean probability| for each bin."""
+    count, expected, true = averages.calibration.T
+    return np.where(count > 0, np.abs(true - expected) / np.maximum(count, 1), 0.0)
 
 
-def claims_of(found: Found) -> list[Claim]:
-    """What should hold of SpinyRegressor."""
-    apart = {
-        kind: found.overall(found.error, OURS, kind) / found.overall(found.error, RELAXED, kind) - 1
-        for kind in CONTAINERS
+def make_claims(averages: Averages) -> list[Claim]:
+    """Return the claims about SpinyRegressor."""
+    excess = {
+        design: averages.overall(averages.error, OURS, design)
+        / averages.overall(averages.error, RELAXED, design)
+        - 1
+        for design in DESIGNS
     }
-    gaps = {place: found.apart(place) for place in found.error if place[0] == FIRST}
-    worst = max(gaps, key=lambda place: gaps[place])
-    above = sum(gap > 0.12 for gap in gaps.values())
-    F = {name: found.overall(found.F, name) for name in next(iter(found.F.values()))}
+    differences = {cell: averages.excess(cell) for cell in averages.error if cell[0] == FIRST}
+    worst = max(differences, key=lambda cell: differences[cell])
+    n_above = sum(value > 0.12 for value in differences.values())
+    F = {name: averages.overall(averages.F, name) for name in next(iter(averages.F.values()))}
     best = max((name for name in F if name != OURS), key=lambda name: F[name])
-    covered = float(np.mean(list(found.covered.values())))
-    least, most = min(found.covered.values()), max(found.covered.values())
-    count, inside = found.intervals[0]
-    held = float(inside / max(count, 1))
-    away = away_from_calibrated(found)
+    coverage = float(np.mean(list(averages.coverage.values())))
+    least, most = min(averages.coverage.values()), max(averages.coverage.values())
+    count, inside = averages.intervals[0]
+    coefficient_coverage = float(inside / max(count, 1))
+    deviation = calibration_error(averages)
     return [
         Claim(
-            f"{FIRST}: the mean relative test error is at most 3 % above the relaxed lasso's",
-            apart[FIRST] <= 0.03,
-            f"{apart[FIRST]:+.1%}",
+            f"{FIRST}: the mean relative test error is at most 3 % above that of the relaxed lasso",
+            excess[FIRST] <= 0.03,
+            f"{excess[FIRST]:+.1%}",
         ),
         Claim(
-            f"{FIRST}: in no cell is it more than 12 % above",
-            above == 0,
-            f"{above} of {len(gaps)} are; largest {gaps[worst]:+.1%} at {worst[1]}, "
-            f"ratio {worst[2]:.2g}",
+            f"{FIRST}: in each cell the relative test error is at most 12 % above that of the "
+            "relaxed lasso",
+            n_above == 0,
+            f"exceeded in {n_above} of {len(differences)} cells; largest "
+            f"{differences[worst]:+.1%} at {worst[1]}, SNR {worst[2]:.2g}",
         ),
         Claim(
-            f"{RANDOM}: the mean relative test error is at least 10 % below the relaxed lasso's",
-            apart[RANDOM] <= -0.10,
-            f"{apart[RANDOM]:+.1%}",
+            f"{RANDOM}: the mean relative test error is at least 10 % below that of the relaxed "
+            "lasso",
+            excess[RANDOM] <= -0.10,
+            f"{excess[RANDOM]:+.1%}",
         ),
         Claim(
-            "the mean F-score is at least that of the best peer less .02",
+            "the mean F-score is at most 0.02 below that of the best competing method",
             F[OURS] >= F[best] - 0.02,
             f"{F[OURS]:.3f}; {best} {F[best]:.3f}",
         ),
         Claim(
-            "intervals of 95 % hold 92 to 97 % of new responses on average",
-            0.92 <= covered <= 0.97,
-            f"{covered:.1%}; between {least:.1%} and {most:.1%} by cell",
+            "95 % intervals cover 92 to 97 % of test responses on average",
+            0.92 <= coverage <= 0.97,
+            f"{coverage:.1%}; between {least:.1%} and {most:.1%} by cell",
         ),
         Claim(
-            "intervals of 95 % hold 92 to 97 % of the coefficients of chosen variables",
-            0.92 <= held <= 0.97,
-            f"{held:.1%} of {count:.0f}",
+            "95 % intervals cover 92 to 97 % of the coefficients of selected variables",
+            0.92 <= coefficient_coverage <= 0.97,
+            f"{coefficient_coverage:.1%} of {count:.0f}",
         ),
         Claim(
-            "in ten bins of inclusion probability, the share of true variables is within .05",
-            bool(np.all(away <= 0.05)),
-            f"largest difference {away.max():.3f}, from {np.argmax(away) / 10:.1f} on",
+            "in ten bins, inclusion probabilities are within 0.05 of the proportion of true "
+            "variables",
+            bool(np.all(deviation <= 0.05)),
+            f"largest difference {deviation.max():.3f}, in the bin from "
+            f"{np.argmax(deviation) / 10:.1f}",
         ),
     ]
 
 
-def remarks_on(found: Found, versions: dict[str, str], missing: tuple[str, ...]) -> str:
-    """The outcome in plain words, with what falls short."""
-    words = (
-        "Relative test error is 1 for the truth and 1 + the ratio for a model without variables. "
-        "All methods have the same draws, fit an intercept, and choose on them alone, the lassos "
-        "by ten folds; the published errors are of lassos that chose on n more samples. In the "
-        "picture, lines of other methods leave the panels where their errors are larger. "
+def describe(averages: Averages, versions: dict[str, str], missing: tuple[str, ...]) -> str:
+    """Describe the results and their limitations."""
+    remarks = (
+        "The relative test error is 1 for the true coefficients and 1 + SNR for the empty model. "
+        "All methods use the same datasets, fit an intercept and select on the training data; the "
+        "lassos use ten folds. The published lassos were tuned on n additional samples. Larger "
+        "errors of other methods lie outside the plots. "
     )
-    for kind in CONTAINERS:
-        places = [place for place in found.error if place[0] == kind]
-        lowest = [found.best(place) for place in places]
-        beaten = [place for place in places if found.apart(place) > 0.0]
-        words += (
-            f"{kind.capitalize()}: SpinyRegressor has the lowest error of all methods in "
-            f"{lowest.count(OURS)} of {len(places)} cells, and a higher one than the relaxed lasso "
-            f"in {len(beaten)}"
+    for design in DESIGNS:
+        cells = [cell for cell in averages.error if cell[0] == design]
+        best = [averages.best(cell) for cell in cells]
+        worse = [cell for cell in cells if averages.excess(cell) > 0.0]
+        remarks += (
+            f"{design.capitalize()}: SpinyRegressor has the smallest error in "
+            f"{best.count(OURS)} of {len(cells)} cells, and a larger error than the relaxed lasso "
+            f"in {len(worse)}"
         )
-        if beaten:
-            at = max(beaten, key=found.apart)
-            words += (
-                f", most of all at {at[1]}, ratio {at[2]:.2g} ({found.error[at][OURS]:.3f} against "
-                f"{found.error[at][RELAXED]:.3f})"
+        if worse:
+            cell = max(worse, key=averages.excess)
+            remarks += (
+                f"; the excess is largest at {cell[1]}, SNR {cell[2]:.2g} "
+                f"({averages.error[cell][OURS]:.3f} compared with "
+                f"{averages.error[cell][RELAXED]:.3f})"
             )
-        words += ". "
-    least = min(found.covered, key=lambda at: found.covered[at])
-    words += (
-        f"Its intervals hold the fewest new responses, {found.covered[least]:.1%}, at {least[1]}, "
-        f"ratio {least[2]:.2g}, {least[0]}."
+        remarks += ". "
+    least = min(averages.coverage, key=lambda cell: averages.coverage[cell])
+    remarks += (
+        f"The smallest coverage of test responses is {averages.coverage[least]:.1%} ({least[0]}, "
+        f"{least[1]}, SNR {least[2]:.2g})."
     )
-    words += f" Peers: {', '.join(f'{name} {number}' for name, number in versions.items())}."
+    remarks += f" Packages: {', '.join(f'{name} {number}' for name, number in versions.items())}."
     if missing:
-        words += f" Left out, as not installed: {' and '.join(missing)}."
-    return words
+        remarks += f" Omitted because not installed: {' and '.join(missing)}."
+    return remarks
 
 
-def drawn(found: Found, output: Path) -> Path:
-    """Error against ratio, one panel for each setting and grid.
+def plot_errors(averages: Averages, output: Path) -> Path:
+    """Plot error against SNR, one panel for each design and setting.
 
-    Panels are as high as the largest error of ours and the lassos needs: others may leave them.
+    The range of a panel covers SpinyRegressor and the lassos; other methods may exceed it.
     """
-    figure, axes = figure_of(len(SETTINGS), len(CONTAINERS), 3.6, 3.2)
-    for i, kind in enumerate(CONTAINERS):
+    figure, axes = make_figure(len(SETTINGS), len(DESIGNS), 3.6, 3.2)
+    for i, design in enumerate(DESIGNS):
         for j, setting in enumerate(SETTINGS):
             ax = axes[i][j]
-            places = [place for place in found.error if place[:2] == (kind, setting)]
-            ax.set_visible(bool(places))
-            if places:
-                panel(ax, found, places)
+            cells = [cell for cell in averages.error if cell[:2] == (design, setting)]
+            ax.set_visible(bool(cells))
+            if cells:
+                plot_panel(ax, averages, cells)
     for ax in axes[-1]:
         ax.set_xlabel("signal-to-noise ratio")
     for ax in axes[:, 0]:
         ax.set_ylabel("relative test error")
     lines, names = axes[0][0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside lower center", ncols=len(names), frameon=False)
-    return saved(figure, output / "E22_regression_grid.png")
+    return save_figure(figure, output / "E22_regression_grid.png")
 
 
-def panel(ax: Any, found: Found, places: list[Place]) -> None:
-    """The errors of every method at the ratios of one setting and grid."""
-    kind, setting, _ = places[0]
-    ratios = [ratio for _, _, ratio in places]
+def plot_panel(ax: Any, averages: Averages, cells: list[Cell]) -> None:
+    """Plot the errors of all methods in the cells of one design and setting."""
+    design, setting, _ = cells[0]
+    snrs = [snr for _, _, snr in cells]
     top = 1.0
-    for name in found.error[places[0]]:
+    for name in averages.error[cells[0]]:
         bold = {"lw": 2.5, "color": "black", "zorder": 3} if name == OURS else {"lw": 1.2}
-        errors = [found.error[place][name] for place in places]
-        ax.plot(ratios, errors, "o-", ms=3, label=name, **bold)
+        errors = [averages.error[cell][name] for cell in cells]
+        ax.plot(snrs, errors, "o-", ms=3, label=name, **bold)
         if name in (OURS, RELAXED, LASSO):
             top = max(top, *errors)
-    if kind == FIRST:
+    if design == FIRST:
         theirs = PUBLISHED[RELAXED][setting]
-        ax.plot(RATIOS, theirs, ":", color="gray", label="relaxed lasso, published")
+        ax.plot(SNRS, theirs, ":", color="gray", label="relaxed lasso, published")
         top = max(top, *theirs)
-    ax.set(xscale="log", title=f"{setting}\n{kind}", ylim=(1.0, 1.0 + 1.1 * (top - 1.0)))
+    ax.set(xscale="log", title=f"{setting}\n{design}", ylim=(1.0, 1.0 + 1.1 * (top - 1.0)))
     ax.set_xticks([0.05, 0.25, 1.22, 6.0], ["0.05", "0.25", "1.22", "6"])
     ax.minorticks_off()
 
 
-def drawn_reliability(found: Found, output: Path) -> Path:
-    """The share of variables that are true against their inclusion probability."""
-    figure, axes = figure_of(1)
+def plot_calibration(averages: Averages, output: Path) -> Path:
+    """Plot the proportion of true variables against the inclusion probability."""
+    figure, axes = make_figure(1)
     ax = axes[0][0]
-    count, promised, true = found.calibration[found.calibration[:, 0] > 0].T
-    at, share = promised / count, true / count
+    count, expected, true = averages.calibration[averages.calibration[:, 0] > 0].T
+    probability, proportion = expected / count, true / count
     ax.plot([0.0, 1.0], [0.0, 1.0], color="gray", lw=1.0)
     ax.fill_between([0.0, 1.0], [-0.05, 0.95], [0.05, 1.05], color="gray", alpha=0.15, lw=0)
-    ax.errorbar(at, share, NORMAL * np.sqrt(share * (1.0 - share) / count), fmt="o", color="black")
-    for x, y, number in zip(at, share, count, strict=True):
+    half_width = NORMAL_QUANTILE * np.sqrt(proportion * (1.0 - proportion) / count)
+    ax.errorbar(probability, proportion, half_width, fmt="o", color="black")
+    for x, y, number in zip(probability, proportion, count, strict=True):
         ax.annotate(f"{number:,.0f}", (x, y), (6, -11), textcoords="offset points", fontsize=8)
     ax.set(
         xlabel="inclusion probability",
-        ylabel="share that is truly active",
-        title="variables in ten bins of probability",
+        ylabel="proportion of true variables",
+        title="calibration in ten bins",
         xlim=(-0.02, 1.08),
         ylim=(-0.02, 1.05),
     )
-    return saved(figure, output / "E22_reliability.png")
+    return save_figure(figure, output / "E22_reliability.png")
 
 
 def run(quick: bool, data: Data, output: Path) -> Result:
-    """E22."""
-    draws = 2 if quick else DRAWS
-    at = output / PEERS_FILE
-    known, versions, missing = read_peers(at), versions_of_peers(), missing_peers()
+    """Run E22."""
+    n_datasets = 2 if quick else N_DATASETS
+    path = output / COMPETING_FILE
+    known, versions, missing = read_competing(path), package_versions(), missing_packages()
     if known:
-        versions = json.loads(at.read_text())["versions"]
+        versions = json.loads(path.read_text())["versions"]
         missing = tuple(name for name in missing if name not in versions)
-    cells = grid(FEW if quick else EVERYWHERE, draws, known)
+    evaluations = grid(QUICK_CELLS if quick else ALL_CELLS, n_datasets, known)
     if not quick:
-        write_peers(at, cells, versions)
-    found = found_in(cells)
-    rows = rows_of_settings(cells) + rows_of_places(cells) + rows_of_uncertainty(cells, found)
-    claims = [] if quick else claims_of(found)  # two draws of three cells say nothing of them
-    remarks = remarks_on(found, versions, missing)
-    figures = [drawn(found, output), drawn_reliability(found, output)]
-    return Result(rows, claims, figures, seeds_of(draws), remarks)
+        write_competing(path, evaluations, versions)
+    averages = average(evaluations)
+    rows = setting_rows(evaluations) + cell_rows(evaluations)
+    rows += uncertainty_rows(evaluations, averages)
+    claims = [] if quick else make_claims(averages)  # Quick runs are too small for the claims.
+    remarks = describe(averages, versions, missing)
+    figures = [plot_errors(averages, output), plot_calibration(averages, output)]
+    return Result(rows, claims, figures, seed_range(n_datasets), remarks)
 
 
 EXPERIMENTS = (
     Experiment(
         "E22",
-        "regression at every signal-to-noise ratio",
+        "Regression at ten signal-to-noise ratios",
         "Hastie, Tibshirani & Tibshirani 2020",
         (),
         run,

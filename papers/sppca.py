@@ -11,9 +11,9 @@ from sklearn.decomposition import PCA
 from prosparse.errors import InputError
 from prosparse.models.sppca import SPPCA
 from prosparse.plot import SlopeDisplay
-from prosparse.selection.slope import choice_shape, robust_slope
+from prosparse.selection.slope import robust_slope, selection_shape
 
-from .base import Claim, Experiment, Result, Row, saved
+from .base import Claim, Experiment, Result, Row, save_figure
 from .data import Data
 
 PAPER = "Bouveyron & Jacques 2015"
@@ -21,16 +21,16 @@ PENALTY, NONZEROS = 126.0, (21.0, 19.0)
 
 
 def digits(data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """The 1756 images of the digits 3, 5 and 8."""
+    """Return the 1756 images of the digits 3, 5 and 8, and their labels."""
     file = data("usps")
-    kept = np.isin(file["y"], (3, 5, 8))
-    return file["X"][kept] / 1000.0, file["y"][kept]
+    selected = np.isin(file["y"], (3, 5, 8))
+    return file["X"][selected] / 1000.0, file["y"][selected]
 
 
 def quadratic_approximation(X: np.ndarray, penalty: float, max_iter: int = 500) -> np.ndarray:
-    """The loadings (p, 2) of the paper's algorithm, (7) to (10), with its misprints mended.
+    """Return the loadings (p, 2) of the paper's algorithm, (7) to (10), with misprints corrected.
 
-    The l1 norm is replaced by w^2 / (2 |w_old|): weights shrink for ever and are never zero.
+    The l1 norm is replaced by w^2 / (2 |w_old|), so loadings shrink without becoming zero.
     """
     X = X - X.mean(axis=0)
     n, p = X.shape
@@ -55,44 +55,50 @@ def quadratic_approximation(X: np.ndarray, penalty: float, max_iter: int = 500) 
 
 
 def run(quick: bool, data: Data, output: Path) -> Result:
-    """The paper's grid, where the slope heuristic refuses to choose, and the default one."""
+    """Run E15 on the grid of the paper, where the slope heuristic fails, and the default grid."""
     X, y = digits(data)
     step = 10.0 if quick else 1.0
     paper = SPPCA(n_components=2, penalty="bic", penalties=np.arange(0.0, 151.0, step)).fit(X)
     wide = SPPCA(n_components=2).fit(X)
     rows = []
-    for how, model in (("slope heuristic, up to W = 0", wide), ("BIC on 0 to 150", paper)):
-        rows.append(Row(f"penalty chosen, {how}", float(model.penalty_), None, PENALTY))
+    for criterion, model in (
+        ("slope heuristic, grid up to W = 0", wide),
+        ("BIC, grid 0 to 150", paper),
+    ):
+        rows.append(Row(f"selected penalty, {criterion}", float(model.penalty_), None, PENALTY))
         counts = np.count_nonzero(model.components_, axis=1)
         for j, (count, published) in enumerate(zip(counts, NONZEROS, strict=True), start=1):
-            text = f"nonzeros of component {j}, {how}"
+            text = f"nonzeros of component {j}, {criterion}"
             rows.append(Row(text, float(count), None, published))
     at = int(np.argmin(np.abs(paper.penalties_ - PENALTY)))
-    there = int(paper.n_parameters_path_[at]) - 1
-    rows.append(Row(f"nonzeros at penalty {paper.penalties_[at]:g}", there, None, sum(NONZEROS)))
+    n_at_penalty = int(paper.n_parameters_path_[at]) - 1
+    rows.append(
+        Row(f"nonzeros at penalty {paper.penalties_[at]:g}", n_at_penalty, None, sum(NONZEROS))
+    )
     theirs = np.abs(quadratic_approximation(X, PENALTY))
     for zero in (1e-8, 1e-3):
         count = int(np.sum(theirs > zero * theirs.max()))
-        text = f"loadings above {zero:g} of the largest at 126, by the paper's algorithm mended"
+        text = f"loadings above {zero:g} of the largest at 126, corrected algorithm of the paper"
         rows.append(Row(text, count, None, sum(NONZEROS)))
-    alike = int(np.argmin(np.abs(wide.n_parameters_path_ - 1 - sum(NONZEROS))))
-    text = f"penalty at which {wide.n_parameters_path_[alike] - 1:.0f} nonzeros are left"
-    rows.append(Row(text, float(wide.penalties_[alike]), None, PENALTY))
-    chosen = np.count_nonzero(wide.components_, axis=1)
+    nearest = int(np.argmin(np.abs(wide.n_parameters_path_ - 1 - sum(NONZEROS))))
+    text = f"penalty with {wide.n_parameters_path_[nearest] - 1:.0f} nonzeros"
+    rows.append(Row(text, float(wide.penalties_[nearest]), None, PENALTY))
+    counts = np.count_nonzero(wide.components_, axis=1)
     claims = [
         Claim(
-            "the slope heuristic chooses 126, with 21 and 19 nonzeros",
-            bool(abs(wide.penalty_ - PENALTY) <= 1 and tuple(chosen) == NONZEROS),
-            f"{wide.penalty_:.0f}, with {chosen[0]} and {chosen[1]}: at {paper.penalties_[at]:g} "
-            f"the optimum has {there} nonzeros, and {sum(NONZEROS):.0f} are left only near a "
-            f"penalty of {wide.penalties_[alike]:.0f}. The paper's own algorithm, its misprints "
-            f"mended, leaves {count} loadings above a thousandth of the largest at 126: what the "
-            f"published counts took for zero is not known. On 0 to 150 itself: {_refusal(paper)}",
+            "the slope heuristic selects penalty 126, with 21 and 19 nonzeros",
+            bool(abs(wide.penalty_ - PENALTY) <= 1 and tuple(counts) == NONZEROS),
+            f"{wide.penalty_:.0f}, with {counts[0]} and {counts[1]}. At penalty "
+            f"{paper.penalties_[at]:g} the optimum has {n_at_penalty} nonzeros; "
+            f"{sum(NONZEROS):.0f} require a penalty of about {wide.penalties_[nearest]:.0f}. The "
+            f"algorithm of the paper, with misprints corrected, gives {count} loadings above a "
+            "thousandth of the largest at 126. The threshold of the published counts is unknown. "
+            f"On the grid 0 to 150: {_slope_outcome(paper)}",
         ),
         Claim(
-            "sparse components still show the digits' strokes: both have fewer than half of the "
+            "sparse components resemble strokes of the digits: both have fewer than half of the "
             "pixels",
-            bool(np.all(chosen < 128)),
+            bool(np.all(counts < 128)),
         ),
     ]
     figures = [
@@ -101,29 +107,30 @@ def run(quick: bool, data: Data, output: Path) -> Result:
         _plane_figure(PCA(2).fit(X), X, y, output / "E15_pca.png"),
         _plane_figure(wide, X, y, output / "E15_sppca.png"),
     ]
-    return Result(rows, claims, figures, "none: nothing is random")
+    return Result(rows, claims, figures, "none (deterministic)")
 
 
-def _refusal(model: SPPCA) -> str:
-    """What the slope heuristic says of this path."""
-    shape = choice_shape(model.n_parameters_path_ - 1, model.components_.size)
+def _slope_outcome(model: SPPCA) -> str:
+    """Return the penalty selected by the slope heuristic, or its error message."""
+    shape = selection_shape(model.n_parameters_path_ - 1, model.components_.size)
     try:
-        found = robust_slope(shape, model.log_likelihood_path_)
-    except InputError as refusal:
-        return str(refusal)
-    return f"penalty {model.penalties_[found.best]:g}"
+        fit = robust_slope(shape, model.log_likelihood_path_)
+    except InputError as error:
+        return str(error)
+    return f"penalty {model.penalties_[fit.best]:g}"
 
 
 def _slope_figure(model: SPPCA, path: Path) -> Path:
+    """Plot the slope heuristic of a fitted path."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3.8), layout="constrained")
-    SlopeDisplay.from_estimator(model, axes=figure.subplots(1, 2))
-    return saved(figure, path)
+    SlopeDisplay.from_estimator(model, ax=figure.subplots(1, 2))
+    return save_figure(figure, path)
 
 
 def _plane_figure(model: Any, X: np.ndarray, y: np.ndarray, path: Path) -> Path:
-    """Scores on the first plane, and the two components as images."""
+    """Plot the scores of two components, and the components as images."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 3.8), layout="constrained")
@@ -139,7 +146,7 @@ def _plane_figure(model: Any, X: np.ndarray, y: np.ndarray, path: Path) -> Path:
         ax.imshow(image, cmap="RdBu_r", vmin=-limit, vmax=limit)
         ax.set_title(f"component {j + 1}: {np.count_nonzero(image)} of 256 pixels")
         ax.set_axis_off()
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
-EXPERIMENTS = [Experiment("E15", "the digits 3, 5 and 8 of USPS", PAPER, ("usps",), run)]
+EXPERIMENTS = [Experiment("E15", "Digits 3, 5 and 8 of USPS", PAPER, ("usps",), run)]

@@ -1,9 +1,9 @@
-"""E10, after Fig. 2 of Archambeau & Bach (2008): which samples of a power trace leak the key?
+"""E10: samples of a power trace that leak the key, after Fig. 2 of Archambeau & Bach (2008).
 
-350 traces of 5,000 samples of an AES encryption. PCA gives every sample a weight; SCA-2 with the
-Laplace prior gives most of them none. What is kept is judged by a correlation attack: at which
-samples does the power follow the Hamming weight of the first S-box output, and how many of the
-16 key bytes does the attack find from the kept samples alone?
+The data are 350 traces of 5,000 samples of an AES encryption. PCA has nonzero loadings on all
+samples; SCA-2 with the Laplace prior selects some of them. A correlation attack evaluates the
+selection: it correlates the power with the Hamming weight of the first S-box output and attempts
+to recover the 16 key bytes from the selected samples.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from prosparse.models.sca import SCA
 
-from .base import Claim, Experiment, Result, Row, figure_of, saved
+from .base import Claim, Experiment, Result, Row, make_figure, save_figure
 from .data import Data
 from .sca import PAPER
 
@@ -23,7 +23,7 @@ N_DIRECTIONS = 3
 
 
 def sbox() -> Array:
-    """The AES S-box: the inverse in GF(2^8), then an affine map."""
+    """Return the AES S-box: the inverse in GF(2^8), followed by an affine map."""
     box = np.zeros(256, dtype=np.uint8)
     p = q = 1
     while True:
@@ -40,7 +40,7 @@ def sbox() -> Array:
 
 
 def attack(X: Array, plaintext: Array) -> Array:
-    """|correlation| of every sample with every hypothesis: (16 bytes, 256 keys, samples)."""
+    """Return absolute correlations of shape (16 bytes, 256 key hypotheses, samples)."""
     weight = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1)
     predicted = weight[sbox()[plaintext[:, :, None] ^ np.arange(256, dtype=np.uint8)]].astype(float)
     H = predicted.reshape(len(X), -1)
@@ -49,109 +49,119 @@ def attack(X: Array, plaintext: Array) -> Array:
     return np.abs(H.T @ Z).reshape(16, 256, -1) / len(X)
 
 
-def bytes_found(correlation: Array, key: Array, samples: Array) -> int:
-    """How many key bytes have the largest correlation among the given samples."""
+def count_key_bytes(correlation: Array, key: Array, samples: Array) -> int:
+    """Count the key bytes that maximise the correlation over the given samples."""
     if not samples.any():
         return 0
     return int(np.sum(correlation[:, :, samples].max(axis=2).argmax(axis=1) == key))
 
 
-def centred_by_session(X: Array, session: Array) -> Array:
-    """The set-up drifts between sessions; that is not what leaks."""
+def centre_by_session(X: Array, session: Array) -> Array:
+    """Centre each session separately, because the measurement set-up drifts between sessions."""
     means = np.stack([X[session == s].mean(axis=0) for s in np.unique(session)])
     return X - means[np.searchsorted(np.unique(session), session)]
 
 
-def laplace(X: Array, strictness: float) -> SCA:
-    """SCA-2 with a/DQ = 1. The penalty sqrt(2 b) is ``strictness`` standard deviations of the
-    score of a weight that is zero, sqrt(n / noise variance)."""
+def fit_laplace(X: Array, penalty: float) -> SCA:
+    """Fit SCA-2 with a/DQ = 1 and penalty sqrt(2 b).
+
+    The penalty is ``penalty`` standard deviations sqrt(n / noise variance) of the score of a zero
+    loading.
+    """
     n, p = X.shape
     values = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
     noise = values[N_DIRECTIONS:].sum() / (n * p)
-    a, rate = float(p * N_DIRECTIONS), strictness * np.sqrt(n / noise)
+    a, rate = float(p * N_DIRECTIONS), penalty * np.sqrt(n / noise)
     model = SCA(
         N_DIRECTIONS, prior="hyperbolic", shape=a, rate=0.5 * rate**2, noise="view", tol=1e-8
-    )  # the noise of the paper
+    )  # noise="view": one noise variance, as in the paper
     return model.fit(X)
 
 
 def run_traces(quick: bool, data: Data, output: Path) -> Result:
-    """E10, Fig. 2."""
+    """Run E10, Fig. 2."""
     file = data("traces")
-    X = centred_by_session(file["X"] / float(file["scale"]), file["session"])
+    X = centre_by_session(file["X"] / float(file["scale"]), file["session"])
     key = file["key"]
     correlation = attack(X, file["plaintext"])
     at_key = correlation[np.arange(16), key].max(axis=0)
     leaks = at_key > 5.0 / np.sqrt(len(X))  # five standard errors
     strongest = np.argsort(at_key)[::-1][:50]
     rows = [
-        Row("samples that leak (correlation beyond five standard errors)", float(leaks.sum())),
+        Row("leaking samples (correlation above five standard errors)", float(leaks.sum())),
         Row(
-            "key bytes found from all samples, of 16",
-            float(bytes_found(correlation, key, leaks | True)),
+            "key bytes recovered from all samples (of 16)",
+            float(count_key_bytes(correlation, key, np.ones_like(leaks))),
         ),
     ]
     V = np.linalg.svd(X, full_matrices=False)[2][:N_DIRECTIONS]
     order = np.argsort(-np.abs(V).max(axis=0))
-    shares: dict[str, list[float]] = {"SCA-2": [], "PCA": []}
+    strongest_selected: dict[str, list[float]] = {"SCA-2": [], "PCA": []}
     shown = None
-    for strictness in (10.0,) if quick else (3.0, 5.0, 10.0, 20.0):
-        model = laplace(X, strictness)
-        if strictness == 10.0:
+    for penalty in (10.0,) if quick else (3.0, 5.0, 10.0, 20.0):
+        model = fit_laplace(X, penalty)
+        if penalty == 10.0:
             shown = model
-        cut = np.isin(np.arange(X.shape[1]), order[: model.support_.sum()])
-        for name, kept in (("SCA-2", model.support_), ("PCA", cut)):
-            label = f"penalty {strictness:g}: {name}"
-            found = bytes_found(correlation, key, kept)
-            shares[name].append(float(kept[strongest].mean()))
-            note = "PCA cut to as many samples" if name == "PCA" else "Laplace prior"
+        thresholded = np.isin(np.arange(X.shape[1]), order[: model.support_.sum()])
+        for name, selected in (("SCA-2", model.support_), ("PCA", thresholded)):
+            label = f"penalty {penalty:g}: {name}"
+            n_bytes = count_key_bytes(correlation, key, selected)
+            strongest_selected[name].append(float(selected[strongest].mean()))
+            note = (
+                "PCA thresholded to the same number of samples"
+                if name == "PCA"
+                else "Laplace prior"
+            )
             rows += [
-                Row(f"{label}, samples kept", float(kept.sum()), note=note),
-                Row(f"{label}, kept samples that leak, over chance", _lift(kept, leaks)),
-                Row(f"{label}, share of the 50 strongest leaks kept", shares[name][-1]),
-                Row(f"{label}, key bytes found from the kept samples", float(found)),
+                Row(f"{label}, selected samples", float(selected.sum()), note=note),
+                Row(f"{label}, enrichment of leaking samples", _enrichment(selected, leaks)),
+                Row(
+                    f"{label}, proportion of the 50 strongest leaks selected",
+                    strongest_selected[name][-1],
+                ),
+                Row(f"{label}, key bytes recovered from the selected samples", float(n_bytes)),
             ]
     assert shown is not None
-    path = draw(X, V, shown.components_, at_key, output / "E10_power_traces.png")
-    kept = shown.support_
+    path = plot_traces(X, V, shown.components_, at_key, output / "E10_power_traces.png")
+    selected = shown.support_
     claims = [
         Claim(
-            "the samples selected are those where a correlation attack finds the key "
+            "a correlation attack recovers the key from the selected samples "
             "(all 16 bytes from less than a third of the samples)",
-            bytes_found(correlation, key, kept) == 16 and bool(kept.mean() < 1 / 3),
-            f"{int(kept.sum())} of {kept.size} samples",
+            count_key_bytes(correlation, key, selected) == 16 and bool(selected.mean() < 1 / 3),
+            f"{int(selected.sum())} of {selected.size} samples",
         ),
     ]
-    behind = int(np.sum(np.array(shares["SCA-2"]) < shares["PCA"]))
+    behind = int(np.sum(np.array(strongest_selected["SCA-2"]) < strongest_selected["PCA"]))
     remarks = (
-        "Other traces than the paper's: 350 of an AES encryption in software. Not in the paper: "
-        "PCA cut to as many samples keeps more of the 50 strongest leaks than SCA-2 at "
-        f"{behind} of {len(shares['PCA'])} penalties."
+        "The traces differ from those of the paper: 350 traces of a software AES encryption. Not "
+        "in the paper: PCA thresholded to the same number of samples selects more of the 50 "
+        f"strongest leaks than SCA-2 at {behind} of {len(strongest_selected['PCA'])} penalties."
     )
-    return Result(rows, claims, [path], "none: nothing is random", remarks)
+    return Result(rows, claims, [path], "none (deterministic)", remarks)
 
 
-def _lift(kept: Array, leaks: Array) -> float:
-    """How much more often than by chance a kept sample leaks."""
-    return float(leaks[kept].mean() / leaks.mean()) if kept.any() else 0.0
+def _enrichment(selected: Array, leaks: Array) -> float:
+    """Return the proportion of leaking samples among the selected over that among all samples."""
+    return float(leaks[selected].mean() / leaks.mean()) if selected.any() else 0.0
 
 
-def draw(X: Array, V: Array, components: Array, at_key: Array, path: Path) -> Path:
-    """Traces, the first directions by PCA and by SCA-2, and where the key leaks."""
-    figure, axes = figure_of(1, 4, 10, 2.2)
+def plot_traces(X: Array, V: Array, components: Array, at_key: Array, path: Path) -> Path:
+    """Plot traces, loadings of PCA and of SCA-2, and correlations with the key."""
+    figure, axes = make_figure(1, 4, 10, 2.2)
     axes[0][0].plot(X[:20].T, lw=0.2, color="0.4")
     axes[0][0].set_ylabel("power\n(centred)")
     pairs = [("PCA", V), ("SCA-2, Laplace", components)]
     for (ax,), (title, directions) in zip(axes[1:3], pairs, strict=True):
         for j, direction in enumerate(directions):
             norm = float(np.linalg.norm(direction)) or 1.0
-            ax.plot(direction / norm, lw=0.6, label=f"direction {j + 1}")
-        ax.set_ylabel(f"{title}\nweights")
+            ax.plot(direction / norm, lw=0.6, label=f"component {j + 1}")
+        ax.set_ylabel(f"{title}\nloadings")
         ax.legend(loc="lower left", fontsize=8, ncols=3)
     axes[3][0].plot(at_key, lw=0.5, color="tab:red")
     axes[3][0].axhline(5.0 / np.sqrt(len(X)), lw=0.6, ls="--", color="0.3")
     axes[3][0].set(ylabel="largest correlation\nwith the key", xlabel="sample")
-    return saved(figure, path)
+    return save_figure(figure, path)
 
 
-EXPERIMENTS = [Experiment("E10", "power traces (Fig. 2)", PAPER, ("traces",), run_traces)]
+EXPERIMENTS = [Experiment("E10", "Power traces (Fig. 2)", PAPER, ("traces",), run_traces)]

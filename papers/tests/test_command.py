@@ -36,7 +36,7 @@ def test_missing_data_are_reported_and_the_others_run(tmp_path, monkeypatch, cap
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [([], "--all"), (["E1", "--all"], "--all"), (["E99"], "no experiment 'E99'")],
+    [([], "--all"), (["E1", "--all"], "--all"), (["E99"], "Unknown experiment 'E99'")],
 )
 def test_wrong_arguments_exit_with_status_2(arguments, message, capsys):
     with pytest.raises(SystemExit) as exit_:

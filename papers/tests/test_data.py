@@ -1,4 +1,4 @@
-"""Data from a folder, from OpenML by name, or a message that says what to put where."""
+"""Data from a folder or from OpenML, and the error for missing data."""
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ def no_folder(monkeypatch):
     monkeypatch.delenv("PROSPARSE_DATA", raising=False)
 
 
-def test_folder_first(tmp_path, no_folder, monkeypatch):
+def test_folder_takes_precedence(tmp_path, no_folder, monkeypatch):
     np.savez(tmp_path / SOURCES["sevens"].file, X=np.arange(6).reshape(2, 3))
     assert Data(tmp_path)("sevens")["X"].shape == (2, 3)
     monkeypatch.setenv("PROSPARSE_DATA", str(tmp_path))
     assert Data()("sevens")["X"].shape == (2, 3)
 
 
-def test_each_is_read_once(tmp_path):
+def test_data_are_read_once(tmp_path):
     path = tmp_path / SOURCES["urine"].file
     np.savez(path, X=np.ones((2, 2)))
     data = Data(tmp_path)
@@ -28,9 +28,9 @@ def test_each_is_read_once(tmp_path):
     assert data("urine") is first
 
 
-def fake_openml(asked):
+def fake_openml(requests):
     def fetch(name, *, version, return_X_y, as_frame, parser):
-        asked.append((name, version))
+        requests.append((name, version))
         if name == "mnist_784":
             y = np.array(["7", "1"] * 35000)
             return np.tile(np.arange(4.0), (70000, 1)), y
@@ -43,29 +43,29 @@ def fake_openml(asked):
 
 @pytest.mark.parametrize("name", ["sevens", "usps", "mfeat"])
 def test_openml_by_name(name, no_folder, monkeypatch):
-    asked = []
-    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fake_openml(asked))
+    requests = []
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fake_openml(requests))
     arrays = Data()(name)
     if name == "sevens":
-        assert asked == [("mnist_784", 1)]
-        assert arrays["X"].shape == (30000, 4)  # of the training images only
+        assert requests == [("mnist_784", 1)]
+        assert arrays["X"].shape == (30000, 4)  # training images only
         assert arrays["X"].dtype == np.uint8
     elif name == "usps":
         assert arrays["X"].shape == (7291, 3)
         assert np.all(arrays["X"] == 123)  # thousandths
         assert set(arrays["y"]) == set(range(10))
     else:
-        assert len(asked) == 6
+        assert len(requests) == 6
         assert {"fac", "fou", "kar", "mor", "pix", "zer", "y"} == set(arrays)
 
 
 def test_message_without_a_source(tmp_path, no_folder):
     with pytest.raises(MissingDataError) as caught:
         Data(tmp_path)("golub")
-    said = str(caught.value)
+    message = str(caught.value)
     for part in (str(tmp_path), "golub_leukemia_38x3051.npz", "X (38 x 3051", "--data"):
-        assert part in said
-    assert "PROSPARSE_DATA" in said
+        assert part in message
+    assert "PROSPARSE_DATA" in message
 
 
 def test_message_when_openml_does_not_answer(no_folder, monkeypatch):

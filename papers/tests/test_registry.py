@@ -1,4 +1,4 @@
-"""Every experiment in short: finite rows, the papers' findings, figures, one page."""
+"""Quick runs of all experiments, and their pages."""
 
 import json
 import math
@@ -12,8 +12,8 @@ from papers.base import Claim, Result, Row, mean_row
 from papers.data import SOURCES, Data
 from papers.registry import UnknownExperimentError, experiment, experiments
 
-# What a paper found and is not found here, with the reason beside it in the results.
-NOT_FOUND = {"E15": 1}
+# Number of claims that do not hold; the results state the reasons.
+N_FAILED_CLAIMS = {"E15": 1}
 
 
 @pytest.fixture(scope="session")
@@ -24,13 +24,13 @@ def data():
 @pytest.mark.parametrize("name", list(experiments()))
 def test_quick(name, data, tmp_path, request):
     if experiments()[name].data:
-        request.getfixturevalue("data_folder")  # or skip, in words
+        request.getfixturevalue("data_folder")
     record = records.run(name, True, data, tmp_path)
     assert record["rows"]
     for row in record["rows"]:
         assert math.isfinite(row["ours"]), row
     failed = [claim["text"] for claim in record["claims"] if not claim["holds"]]
-    assert len(failed) == NOT_FOUND.get(name, 0), failed
+    assert len(failed) == N_FAILED_CLAIMS.get(name, 0), failed
     for figure in record["figures"]:
         assert (tmp_path / figure).read_bytes().startswith(b"\x89PNG")
     assert json.loads((tmp_path / f"{name}.json").read_text()) == record
@@ -39,10 +39,10 @@ def test_quick(name, data, tmp_path, request):
 def test_names_titles_and_sources():
     known = experiments()
     assert {f"E{k}" for k in range(1, 16)} <= set(known)
-    for one in known.values():
-        assert set(one.data) <= set(SOURCES)
+    for entry in known.values():
+        assert set(entry.data) <= set(SOURCES)
     assert experiment("e3") is not None
-    with pytest.raises(UnknownExperimentError, match=r"there are E1 \(introductory"):
+    with pytest.raises(UnknownExperimentError, match=r"Available: E1 \(Introductory"):
         experiment("E99")
 
 
@@ -61,14 +61,14 @@ def test_stored_pages_match_the_stored_records(tmp_path):
         assert page.read_text() == (stored / page.name).read_text(), page.name
 
 
-def test_page_puts_ours_beside_published(tmp_path):
+def test_page_shows_results_and_published_values(tmp_path):
     rows = [
         mean_row("some score", [0.9, 1.0, 1.1], 0.97, "a note"),
         Row("another", 12345.678),
         Row("nothing", float("nan")),
     ]
     claims = [Claim("first holds", True), Claim("second does not", False, "because")]
-    result = Result(rows, claims, [tmp_path / "picture.png"], "0 to 2", "A remark.")
+    result = Result(rows, claims, [tmp_path / "plot.png"], "0 to 2", "A remark.")
     record = records.record_of("E1", result, True, 1.23)
     (tmp_path / "E1.json").write_text(json.dumps(record))
     index = records.write_pages(tmp_path).read_text()
@@ -79,7 +79,7 @@ def test_page_puts_ours_beside_published(tmp_path):
     assert "| another | 12346 |  |  |  |" in page
     assert "| nothing | none |" in page
     assert "Quick run" in page
-    assert "![introductory example (Fig. 1)](picture.png)" in page
+    assert "![Introductory example (Fig. 1)](plot.png)" in page
     assert "Seeds: 0 to 2. Run time: 1.2 s." in page
 
 

@@ -1,11 +1,11 @@
-"""SCA on real tables."""
+"""E10 and E11 on real data."""
 
 import numpy as np
 import pytest
 
-from papers.peers import ours
-from papers.traces import attack, bytes_found, centred_by_session, laplace, sbox
-from papers.views import measures, standardised
+from papers.competing_views import fit_sca
+from papers.traces import attack, centre_by_session, count_key_bytes, fit_laplace, sbox
+from papers.views import evaluate, standardise_views
 
 
 def test_sbox():
@@ -15,27 +15,27 @@ def test_sbox():
 
 
 def test_power_traces(data_folder):
-    """E10: a quarter of the samples is kept, and the attack needs no others."""
+    """E10: the attack recovers the key from the selected quarter of the samples."""
     file = np.load(data_folder / "cw_aes_tutorialB5_350x5000.npz")
-    X = centred_by_session(file["X"] / float(file["scale"]), file["session"])
+    X = centre_by_session(file["X"] / float(file["scale"]), file["session"])
     correlation = attack(X, file["plaintext"])
-    kept = laplace(X, 10.0).support_
-    assert kept.mean() < 0.3
-    assert bytes_found(correlation, file["key"], kept) == 16
+    selected = fit_laplace(X, 10.0).support_
+    assert selected.mean() < 0.3
+    assert count_key_bytes(correlation, file["key"], selected) == 16
     at_key = correlation[np.arange(16), file["key"]].max(axis=0)
     strongest = np.argsort(at_key)[::-1][:50]
-    assert kept[strongest].mean() > 2 * kept.mean()
+    assert selected[strongest].mean() > 2 * selected.mean()
 
 
 @pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
 def test_nutrimouse(data_folder, prior):
-    """E11: genes and lipids of mice held out follow each other, and tell the genotypes apart."""
+    """E11: SCA correlates and predicts held-out views and separates the genotypes."""
     file = np.load(data_folder / "nutrimouse_40.npz")
     views, y = [file["gene"], file["lipid"]], file["y_genotype"]
     held_out = np.arange(40) % 4 == 0
-    train, test = standardised([x[~held_out] for x in views], [x[held_out] for x in views])
-    fit = ours(train, 2, n_private=1, prior=prior, tol=1e-6)
-    values = measures(fit, train, test, y[~held_out], y[held_out])
+    train, test = standardise_views([x[~held_out] for x in views], [x[held_out] for x in views])
+    fit = fit_sca(train, 2, n_private=1, prior=prior, tol=1e-6)
+    values = evaluate(fit, train, test, y[~held_out], y[held_out])
     correlation, canonical, explained, accuracy, zeros, _, likelihood = values
     assert canonical > 0.5
     assert likelihood == fit.log_likelihood(test)

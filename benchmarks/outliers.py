@@ -1,4 +1,4 @@
-"""SpinyRegressor with gross errors in the response: python -m benchmarks.gross_errors
+"""SpinyRegressor with gross errors in the response: python -m benchmarks.outliers
 
 Five per cent of the responses are off by 20 to 60, where the noise has a deviation of 2: error of
 the coefficients (root mean square of what predictions of new rows are off by, noise aside) and

@@ -1,4 +1,4 @@
-"""Every method here beside its peers, one run, one table: python -m benchmarks.peers
+"""Every method here beside its peers, one run, one table: python -m benchmarks.competing_methods
 
 Simulated tables in which 10 factors reach 20 variables at random positions (100 x 200, 100 x
 1,000, 200 x 5,000), 200 further rows held out, and, where PROSPARSE_DATA names a folder that has
@@ -31,7 +31,7 @@ from sklearn.decomposition import PCA, MiniBatchSparsePCA, SparsePCA
 from threadpoolctl import threadpool_limits
 
 from papers.baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, ThresholdedPCA
-from papers.peers import cca_zoo, mofa
+from papers.competing_views import cca_zoo, mofa
 from prosparse import EMPCA, GSPPCA, SCA, SPPCA
 from prosparse.datasets import make_globally_sparse
 from prosparse.metrics import adjusted_explained_variance, support_f_score

@@ -1,7 +1,7 @@
 """E22 with random places and signs: what a rule could do that is told more than any fit can know.
 
-    python -m benchmarks.spiny_told            # 40 draws of each cell, an hour on two cores
-    python -m benchmarks.spiny_told --draws 5
+    python -m benchmarks.spiny_oracles            # 40 draws of each cell, an hour on two cores
+    python -m benchmarks.spiny_oracles --draws 5
 
 Five coefficients are c or -c. Three rules are told so, and take the mean over all sets of variables
 and signs, each with its probability given the response:

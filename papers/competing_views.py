@@ -1,7 +1,7 @@
-"""Other people's methods for several views, behind one face; None where a package is missing.
+"""SCA and competing methods for several views, with a common interface.
 
-A peer fits centred training views and predicts one view of new samples from the others. Seconds
-are the processor's, so that they mean the same on a busy machine.
+Each function fits centred training views and returns a `Fit`, or None if the package is not
+installed. Times are processor times, which depend little on the load of the machine.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ Views = list[Array]
 
 
 class Fit(NamedTuple):
-    seconds: float
-    predict: Callable[[Views, int], Array]  # (test views, target) -> the target view
-    log_likelihood: Callable[[Views], float] | None  # per sample, where the model has one
-    scores: Callable[[Views], Views]  # canonical or latent scores of each view
-    zeros: float  # share of exact zeros among the weights
-    weights: Views  # (columns, latents) of each view
+    """A fitted method."""
+
+    seconds: float  # processor time
+    predict: Callable[[Views, int], Array]  # (test views, index of the target) -> target view
+    log_likelihood: Callable[[Views], float] | None  # mean per sample, if the model has a density
+    scores: Callable[[Views], Views]  # canonical or factor scores of each view
+    zeros: float  # proportion of loadings that are exactly zero
+    loadings: Views  # of shape (columns, factors) for each view
 
 
-def ours(train: Views, k: int | Literal["auto"], **options: Any) -> Fit:
+def fit_sca(train: Views, k: int | Literal["auto"], **options: Any) -> Fit:
+    """Fit `SCA` with k factors."""
     start = time.process_time()
     model = SCA(k, **options).fit(train)
     seconds = time.process_time() - start
 
     def scores(views: Views) -> Views:
-        alone = [[x if v == w else None for w, x in enumerate(views)] for v in range(len(views))]
-        return [model.transform(one)[:, : model.n_components_] for one in alone]
+        single = [[x if v == w else None for w, x in enumerate(views)] for v in range(len(views))]
+        return [model.transform(parts)[:, : model.n_components_] for parts in single]
 
-    free = np.concatenate(
+    unrestricted = np.concatenate(
         [
             part[(model.factor_view_ == -1) | (model.factor_view_ == v)].ravel()
             for v, part in enumerate(model.view_components_)
@@ -52,13 +55,13 @@ def ours(train: Views, k: int | Literal["auto"], **options: Any) -> Fit:
         lambda views, target: model.predict_view(views, target).mean,
         model.score,
         scores,
-        float(np.mean(free == 0)),
+        float(np.mean(unrestricted == 0)),
         [part.T for part in model.view_components_],
     )
 
 
-def mofa(train: Views, k: int, spike_and_slab: bool = True) -> Fit | None:
-    """mofapy2 with its own stopping rule, "fast": relevance priors, with or without spikes."""
+def fit_mofa(train: Views, k: int, spike_and_slab: bool = True) -> Fit | None:
+    """Fit mofapy2 with ARD priors, with or without spikes, in convergence mode "fast"."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             from mofapy2.run.entry_point import entry_point
@@ -82,14 +85,14 @@ def mofa(train: Views, k: int, spike_and_slab: bool = True) -> Fit | None:
     W = [np.asarray(w["E"] if isinstance(w, dict) else w) for w in nodes["W"].getExpectations()]
     tau = [np.asarray(t).mean(axis=0) for t in nodes["Tau"].getExpectation()]
     mean = [x.mean(axis=0) for x in train]
-    # mofapy2 leaves the variance of its factors to the data
+    # mofapy2 does not standardise its factors.
     Z = np.asarray(nodes["Z"].getExpectation())
     W = [w * Z.std(axis=0) for w in W]
     return _factor_fit(seconds, W, tau, mean)
 
 
-def mofaflex(train: Views, k: int) -> Fit | None:
-    """mofaflex as its preset for MOFA has it: horseshoe weights, normal noise, its own stopping."""
+def fit_mofaflex(train: Views, k: int) -> Fit | None:
+    """Fit mofaflex with its MOFA preset: horseshoe loadings and normal noise."""
     try:
         import mofaflex as package
         import torch
@@ -99,17 +102,17 @@ def mofaflex(train: Views, k: int) -> Fit | None:
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     mean = [x.mean(axis=0) for x in train]
-    # it divides every view by its standard deviation: done here, so that it can be undone
-    size = [float(np.std(x - m)) for x, m in zip(train, mean, strict=True)]
+    # mofaflex divides each view by its standard deviation. Scaling here makes this reversible.
+    scales = [float(np.std(x - m)) for x, m in zip(train, mean, strict=True)]
     names = [f"view {v}" for v in range(len(train))]
     tables = {
         name: AnnData(((x - m) / s).astype(np.float32))
-        for name, x, m, s in zip(names, train, mean, size, strict=True)
+        for name, x, m, s in zip(names, train, mean, scales, strict=True)
     }
     start = time.process_time()
     with (
         tempfile.TemporaryDirectory() as folder,
-        contextlib.chdir(folder),  # where it leaves a file of every fit
+        contextlib.chdir(folder),  # mofaflex writes a file per fit to the working directory.
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
     ):
@@ -119,7 +122,6 @@ def mofaflex(train: Views, k: int) -> Fit | None:
             package.ModelOptions(
                 n_factors=k, weight_prior="Horseshoe", factor_prior="Normal", likelihoods="Normal"
             ),
-            # without a file of the model, which it would leave in the working directory
             package.TrainingOptions(device="cpu", lr=0.05, seed=1, save_path=False),
         )
     seconds = time.process_time() - start
@@ -128,7 +130,7 @@ def mofaflex(train: Views, k: int) -> Fit | None:
     Z = Z if Z.shape[0] == len(train[0]) else Z.T
     weights, inverse_deviation = model.get_weights("numpy"), model.get_dispersion("numpy")
     W, tau = [], []
-    for name, x, s in zip(names, train, size, strict=True):
+    for name, x, s in zip(names, train, scales, strict=True):
         w = np.asarray(weights[name], dtype=float)
         w = w if w.shape[0] == x.shape[1] else w.T
         W.append(s * w * Z.std(axis=0))
@@ -137,11 +139,11 @@ def mofaflex(train: Views, k: int) -> Fit | None:
 
 
 def _factor_fit(seconds: float, W: Views, tau: Views, mean: Views) -> Fit:
-    """Any factor model, from its weights and noise precisions."""
+    """Return the fit of a factor model with loadings W and noise precisions tau."""
     model = Factors(np.vstack(W), np.concatenate(tau), np.concatenate(mean))
     edges = np.cumsum([0, *(w.shape[0] for w in W)])
 
-    def guess(views: Views, target: int) -> Array:
+    def predict(views: Views, target: int) -> Array:
         X = np.hstack([np.full_like(x, np.nan) if v == target else x for v, x in enumerate(views)])
         return conditional_mean(X, model, np.arange(edges[target], edges[target + 1]))
 
@@ -152,20 +154,22 @@ def _factor_fit(seconds: float, W: Views, tau: Views, mean: Views) -> Fit:
             parts.append((x - m) @ (t[:, None] * w) @ S)
         return parts
 
-    def likelihood(views: Views) -> float:
+    def log_likelihood(views: Views) -> float:
         return float(np.mean(row_log_densities(np.hstack(views), model)))
 
-    return Fit(seconds, guess, likelihood, scores, float(np.mean(np.vstack(W) == 0)), W)
+    return Fit(seconds, predict, log_likelihood, scores, float(np.mean(np.vstack(W) == 0)), W)
 
 
-def cca_zoo(train: Views, k: int, **options: Any) -> Fit | None:
-    """cca-zoo's sparse CCA by penalised matrix decomposition; prediction by least squares on
-    the scores of the other views."""
+def fit_cca_zoo(train: Views, k: int, **options: Any) -> Fit | None:
+    """Fit the sparse CCA of cca-zoo, a penalised matrix decomposition.
+
+    Predictions are least squares on the scores of the other views.
+    """
     try:
         from cca_zoo.sparse import PMDCCA
     except ImportError:
         return None
-    k = min(k, *(x.shape[1] for x in train))  # its limit
+    k = min(k, *(x.shape[1] for x in train))  # maximum of cca-zoo
     start = time.process_time()
     model = PMDCCA(n_components=k, **options).fit([np.asarray(x, float) for x in train])
     seconds = time.process_time() - start
@@ -174,7 +178,7 @@ def cca_zoo(train: Views, k: int, **options: Any) -> Fit | None:
     def scores(views: Views) -> Views:
         return [(x - t.mean(axis=0)) @ w for x, t, w in zip(views, train, weights, strict=True)]
 
-    def guess(views: Views, target: int) -> Array:
+    def predict(views: Views, target: int) -> Array:
         def others(parts: Views) -> Array:
             return np.hstack([s for v, s in enumerate(scores(parts)) if v != target])
 
@@ -183,4 +187,4 @@ def cca_zoo(train: Views, k: int, **options: Any) -> Fit | None:
         return mean + others(views) @ coefficients
 
     zeros = float(np.mean(np.vstack(weights) == 0))
-    return Fit(seconds, guess, None, scores, zeros, weights)
+    return Fit(seconds, predict, None, scores, zeros, weights)
