@@ -67,7 +67,7 @@ def test_tests_of_variables():
     assert sentences[2] == (
         "If the rows are exchangeable, the false discovery rate is at most 0.1: on average, at most "
         "10 of 100 selected variables are false discoveries. Rows of unequal noise and outlying "
-        "rows violate this assumption.",
+        "rows violate this assumption."
     )
     largest = int(np.argmax(model.communality_))
     communality = f"{WINE.columns[largest]} ({percent(model.communality_[largest], 0)})"
