@@ -570,7 +570,8 @@ def asks(number: int) -> ReadOptions:
     every = (
         ReadOptions(), ReadOptions(), ReadOptions(), ReadOptions(label="id"),
         ReadOptions(drop=("id",)), ReadOptions(id_column="id"),
-        ReadOptions(transpose=True), ReadOptions(header=False), ReadOptions(encoding="latin-1"), ReadOptions(separator=";"),
+        ReadOptions(transpose=True), ReadOptions(header=False),
+        ReadOptions(encoding="latin-1"), ReadOptions(separator=";"),
         ReadOptions(encoding="utf-16"), ReadOptions(drop=("x1",)), ReadOptions(label="kind"),
     )  # fmt: skip
     return every[number % len(every)]

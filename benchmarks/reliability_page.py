@@ -49,8 +49,8 @@ def properties(record: dict[str, Any]) -> str:
 
 `python -m benchmarks.reliability` draws data matrices of 2 x 1 to 50 x 200 and random parameters.
 The matrices vary in rank, unit (1e-150 to 1e150), data type, memory layout and sparse format; they
-contain duplicates, constant columns, ties and outliers of 1e8. Each fit must either be valid or raise
-an informative error. A fit is valid if all attributes are finite, the constraints hold exactly and
+contain duplicates, constant columns, ties and outliers of 1e8. Each fit must either be valid or
+raise an informative error. A fit is valid if all attributes are finite, the constraints hold exactly and
 the objective is non-decreasing. The test suite runs a small sample (`tests/properties`).
 
 {table(["estimator", "examples", "valid fits", "informative errors", "failures"], lines)}
@@ -73,8 +73,8 @@ def fuzzing(record: dict[str, Any]) -> str:
     head = ["format", "inputs", "read", "rejected", "failures", "slowest", "peak memory"]
     return f"""## Damaged and malicious files
 
-`python -m benchmarks.fuzz` passes {record["inputs"]:,} damaged or malicious files to the readers and
-to `prosparse.load`. A failure is a crash, a hang, an exception of another library, a peak memory
+`python -m benchmarks.fuzz` passes {record["inputs"]:,} damaged or malicious files to the readers
+and to `prosparse.load`. A failure is a crash, a hang, an exception of another library, a peak memory
 above 1 GiB or the execution of code from the file. There were {record["findings"]} failures.
 
 {table(head, rows)}
@@ -87,8 +87,8 @@ def faults(record: list[dict[str, Any]]) -> str:
     ]
     return f"""## Faults
 
-`python -m benchmarks.faults` runs the tests that inject faults. Existing files must stay intact, and
-no partial file may remain.
+`python -m benchmarks.faults` runs the tests that inject faults. Existing files must stay intact,
+and no partial file may remain.
 
 {table(["fault", "cases", "failures", "skipped"], rows)}
 """

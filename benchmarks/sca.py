@@ -315,8 +315,9 @@ def gaps():
         seconds = time.process_time() - start
         error = np.sqrt(np.mean((model.impute(X) - full)[holes] ** 2))
         print(
-            f"{n} x {p}: {seconds:.1f} s, {model.n_iter_} passes, bound {model.objective_path_[-1]:.2f}, "
-            f"error of what was missing {error:.5f} (the noise is 1), peak {peak():.1f} GB",
+            f"{n} x {p}: {seconds:.1f} s, {model.n_iter_} iterations, objective "
+            f"{model.objective_path_[-1]:.2f}, imputation error {error:.5f} (noise 1), peak "
+            f"{peak():.1f} GB",
             flush=True,
         )
 

@@ -163,9 +163,10 @@ MAX_NUMBER = 1e100
 
 def check_non_negative(name: str, value: Any, *, infinite: bool = False) -> None:
     """Check that a parameter is a non-negative number, and finite unless ``infinite``."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not value >= 0:
+    number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not number >= 0:
         raise ParameterError(f"`{name}` must be a non-negative number, got {value!r}.")
-    if value > MAX_NUMBER and not (infinite and value == math.inf):
+    if number > MAX_NUMBER and not (infinite and number == math.inf):
         raise ParameterError(f"`{name}` must be finite, at most {MAX_NUMBER:g}, got {value!r}.")
 
 
