@@ -5,15 +5,15 @@
 
     maximise  tr(C Z) - rho sum |Z_ij|    over  Z >= 0 (semidefinite),  tr Z = 1
 
-in place of w'Cw over unit w with few nonzeros, Z standing for ww'. The dual is to minimise the
-largest eigenvalue of C - L over |L_ij| <= rho ([AGJL07] (8)): any such L bounds the optimum from
-above, and the gap between the two is the certificate. [AGJL07] smooths the dual; here the
-alternating direction method of multipliers splits the two constraints, which needs the same
-eigendecomposition per turn and far fewer turns for a small gap.
+This relaxes the maximisation of w'Cw over sparse unit vectors w, with Z in place of ww'. The dual
+minimises the largest eigenvalue of C - L over |L_ij| <= rho ([AGJL07] (8)). Any such L gives an
+upper bound; the duality gap is the certificate. [AGJL07] smooths the dual. Here the alternating
+direction method of multipliers splits the two constraints: the cost per iteration is the same, and
+a small gap requires far fewer iterations.
 
-A variable with |C_ij| <= rho for all j has no part in the optimum: each of its entries of Z costs
-at least what it brings. Such variables are left out from the start. (C_ii <= rho is enough for
-the problem that counts nonzeros, but not for this one.)
+A variable with |C_ij| <= rho for all j is zero in the optimum, because each of its entries of Z
+costs at least as much as it gains. Such variables are removed in advance. (The condition
+C_ii <= rho suffices for the l0 problem, but not for this one.)
 """
 
 from __future__ import annotations
@@ -37,70 +37,70 @@ from prosparse.inference.progress import Progress
 from prosparse.models._base import SparseProjection
 from prosparse.models.empca.quadratic import Floats, Gram, leading_pair
 
-WIDEST = 1500  # C is p x p, and a matrix of the side of the variables left is decomposed per turn
+MAX_COLUMNS = 1500  # maximum number of columns: each iteration decomposes p x p matrices
 OVER_RELAXATION = 1.6
 RANK_TOL = 1e-12
 
 
 class State(NamedTuple):
-    """Two copies of Z that must agree, and how far each is from the optimum."""
+    """Iterate of the alternating direction method."""
 
     Z: Floats  # (p, p) semidefinite with trace one
-    Y: Floats  # (p, p) the same with exact zeros
-    D: Floats  # (p, p) multipliers of Z = Y, over the step length
-    value: float  # tr(C Z) - rho sum |Z|, attained
-    ceiling: float  # largest eigenvalue of C - L: no Z attains more
-    bound: float  # sum of the gaps and of |Z - Y| so far: the loop ends when both are small
+    Y: Floats  # (p, p) copy of Z with exact zeros
+    D: Floats  # (p, p) scaled multipliers of Z = Y
+    value: float  # primal objective tr(C Z) - rho sum |Z|
+    upper_bound: float  # smallest largest eigenvalue of C - L so far
+    bound: float  # cumulative sum of gaps and residuals |Z - Y|; its increment ends the loop
 
 
-def on_simplex(values: Floats) -> Floats:
-    """The nearest vector without negative entries whose sum is one."""
-    falling = np.sort(values)[::-1]
-    excess = (np.cumsum(falling) - 1.0) / np.arange(1, values.size + 1)
-    last = int(np.flatnonzero(falling > excess)[-1])
+def project_on_simplex(values: Floats) -> Floats:
+    """Project onto the unit simplex."""
+    descending = np.sort(values)[::-1]
+    excess = (np.cumsum(descending) - 1.0) / np.arange(1, values.size + 1)
+    last = int(np.flatnonzero(descending > excess)[-1])
     nearest: Floats = np.maximum(values - excess[last], 0.0)
     return nearest
 
 
 def make_step(C: Floats, rho: float, mu: float) -> Callable[[State], State]:
-    """One turn of the alternating direction method with step length 1 / mu."""
+    """Return one iteration of the alternating direction method with step length 1 / mu."""
 
     def step(state: State) -> State:
         values, vectors = np.linalg.eigh(state.Y - state.D + C / mu)
-        weights = on_simplex(values)
+        weights = project_on_simplex(values)
         used = weights > 0
         Z = (vectors[:, used] * weights[used]) @ vectors[:, used].T
         mixed = OVER_RELAXATION * Z + (1.0 - OVER_RELAXATION) * state.Y
         target = mixed + state.D
-        D = np.clip(target, -rho / mu, rho / mu)  # L = mu D is feasible in the dual
+        D = np.clip(target, -rho / mu, rho / mu)  # L = mu D is dual feasible
         Y = target - D
         value = float(np.sum(C * Z) - rho * np.sum(np.abs(Z)))
-        ceiling = float(np.linalg.eigvalsh(C - mu * D)[-1])
-        best = min(ceiling, state.ceiling)
-        left = max(best - value, 0.0) + float(np.linalg.norm(Z - Y))
-        return State(Z, Y, D, value, best, state.bound + left)
+        upper_bound = float(np.linalg.eigvalsh(C - mu * D)[-1])
+        best = min(upper_bound, state.upper_bound)
+        residual = max(best - value, 0.0) + float(np.linalg.norm(Z - Y))
+        return State(Z, Y, D, value, best, state.bound + residual)
 
     return step
 
 
 def solve(C: Floats, rho: float, max_iter: int, tol: float, progress: Progress) -> Run[State]:
-    """The relaxation for C whose largest diagonal entry is one."""
+    """Solve the relaxation for C with largest diagonal entry one."""
     p = C.shape[0]
     first = int(np.argmax(np.diagonal(C)))
     Z = np.zeros((p, p))
     Z[first, first] = 1.0
     value = float(C[first, first]) - rho
-    # Any mu converges; near the largest eigenvalue it took the fewest turns over all penalties.
+    # Any mu converges; values near the largest eigenvalue need the fewest iterations.
     mu = 0.7 * leading_pair(C)[0]
-    begun = State(Z, Z, np.zeros((p, p)), value, np.inf, 0.0)
-    return iterate(make_step(C, rho, mu), begun, max_iter=max_iter, tol=tol, progress=progress)
+    initial = State(Z, Z, np.zeros((p, p)), value, np.inf, 0.0)
+    return iterate(make_step(C, rho, mu), initial, max_iter=max_iter, tol=tol, progress=progress)
 
 
 def component(state: State) -> Floats:
-    """The leading eigenvector of Y on the variables that Y uses."""
+    """Return the leading eigenvector of Y on its support."""
     Y = 0.5 * (state.Y + state.Y.T)
     S = np.flatnonzero(np.any(Y != 0, axis=1))
-    if not S.size:  # a penalty so large that it took the single variable left, too
+    if not S.size:  # The penalty removes all variables: use the one of largest variance.
         Y, S = state.Z, np.array([int(np.argmax(np.diagonal(state.Z)))])
     w = np.zeros(Y.shape[0])
     w[S] = leading_pair(Y[np.ix_(S, S)])[1]
@@ -108,61 +108,61 @@ def component(state: State) -> Floats:
 
 
 class DSPCA(SparseProjection):
-    """Sparse PCA by semidefinite programming, one component after the other.
+    """Sparse PCA by semidefinite programming, with deflation.
 
     Parameters
     ----------
     n_components : int, default=1
-        Later components see the table without the directions found before (deflation).
+        Number of components, extracted one after the other with deflation.
     penalty : float, default=0.1
-        Weight rho of the absolute values of Z, as a share of the largest column variance (of
-        the deflated table): 0 is PCA, from 1 on a single variable is left.
+        Penalty rho on the absolute values of Z, relative to the largest column variance (after
+        deflation). 0 gives PCA; values of at least 1 select a single variable.
     scale : bool, default=False
-        Divide every column by its standard deviation first.
+        Whether to divide each column by its standard deviation.
     max_iter : int, default=5000
-        The most turns for a component, each of which decomposes two matrices as wide as the
-        number of columns whose covariance with some column exceeds rho.
+        Maximum number of iterations per component. Each iteration decomposes two matrices with
+        one column per variable whose covariance with some variable exceeds rho.
     tol : float, default=1e-4
-        The gap to the optimum of the relaxation, as a share of the largest column variance, plus
-        the distance between the two copies of Z, semidefinite and sparse, that must agree.
+        Tolerance for the duality gap, relative to the largest column variance, plus the distance
+        between the semidefinite and the sparse copy of Z.
     verbose : int, default=0
-        Show a progress bar.
+        Verbosity; a positive value shows a progress bar.
 
     Attributes
     ----------
-    components_ : array (n_components_, n_features_in_)
+    components_ : ndarray of shape (n_components_, n_features_in_)
         Unit rows with exact zeros.
-    values_ : array (n_components_,)
-        ``tr(CZ) - rho sum |Z|`` with C the covariance (of the deflated table).
-    gaps_ : array (n_components_,)
-        By how much the optimum may exceed it at most.
+    values_ : ndarray of shape (n_components_,)
+        ``tr(CZ) - rho sum |Z|`` with C the covariance matrix (after deflation).
+    gaps_ : ndarray of shape (n_components_,)
+        Upper bounds on the distance of ``values_`` to the optimum.
     n_iter_ : int
-        The most turns that a component took.
+        Largest number of iterations of a component.
     stop_reason_ : StopReason
-        Why the turns ended; of several components the worst reason.
-    support_ : bool array (n_features_in_,)
-        Variables used by any component.
+        Stop reason; the worst one if there are several components.
+    support_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the variables with a nonzero loading.
     n_selected_ : int
-        The number of these variables.
-    n_nonzero_ : int array (n_components_,)
-        The number of nonzeros of each component.
+        Number of selected variables.
+    n_nonzero_ : ndarray of int of shape (n_components_,)
+        Number of nonzero loadings of each component.
     n_components_ : int
-        The number of components found.
-    explained_variance_ : array (n_components_,)
+        Number of components.
+    explained_variance_ : ndarray of shape (n_components_,)
         Variance of the scores, with denominator n - 1.
-    explained_variance_ratio_ : array (n_components_,)
-        The share of the total variance that each component adds to those before.
-    relevance_ : array (n_features_in_,)
-        Largest weight of a variable in any component, weighted by that component's standard
-        deviation, as a share of the largest.
-    ranking_ : int array (n_features_in_,)
-        1 for the most relevant variable, and so on.
-    mean_ : array (n_features_in_,)
-        Means of the columns.
-    scale_ : array (n_features_in_,)
-        What the columns were divided by: ones unless ``scale=True``.
-    varying_ : bool array (n_features_in_,)
-        False for constant columns.
+    explained_variance_ratio_ : ndarray of shape (n_components_,)
+        Proportion of the total variance that each component adds to the preceding ones.
+    relevance_ : ndarray of shape (n_features_in_,)
+        Largest absolute loading of a variable times the standard deviation of the component,
+        relative to the maximum.
+    ranking_ : ndarray of int of shape (n_features_in_,)
+        Rank by relevance; 1 is the most relevant variable.
+    mean_ : ndarray of shape (n_features_in_,)
+        Column means.
+    scale_ : ndarray of shape (n_features_in_,)
+        Standard deviations of the columns if ``scale=True``, otherwise ones.
+    varying_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the columns that are not constant.
 
     Examples
     --------
@@ -192,19 +192,19 @@ class DSPCA(SparseProjection):
         self.verbose = verbose
 
     def fit(self, X: Any, y: object = None) -> Self:
-        """Solve the relaxation for every component of ``X``.
+        """Fit the components to ``X``.
 
         Parameters
         ----------
-        X : table (n_samples, n_features)
-            In memory, dense or sparse.
+        X : array-like of shape (n_samples, n_features)
+            Dense or sparse data matrix in memory.
         y : ignored
-            Here for scikit-learn's sake.
+            Present for compatibility with scikit-learn.
 
         Returns
         -------
         DSPCA
-            Itself.
+            The fitted estimator.
         """
         with self._fitting():
             self._fit(X)
@@ -215,22 +215,22 @@ class DSPCA(SparseProjection):
         n, p = op.shape
         if self.n_components > min(n - 1, p):
             raise ParameterError(
-                f"`n_components` must be at most min(n_samples - 1, columns that vary) = "
+                f"`n_components` must be at most min(n_samples - 1, varying columns) = "
                 f"{min(n - 1, p)}, got {self.n_components}"
             )
-        if p > WIDEST:
+        if p > MAX_COLUMNS:
             raise InputError(
-                f"X has {p} columns that vary, and DSPCA decomposes matrices of that width; at "
-                f"most {WIDEST} are allowed. Choose columns first, or use EMPCA."
+                f"DSPCA supports at most {MAX_COLUMNS} varying columns, got {p}. Select columns "
+                "first, or use EMPCA."
             )
         form = Gram(np.asarray(op.gram()))
-        floor = RANK_TOL * float(np.trace(form.C))
-        found: list[tuple[Floats, float, float]] = []
+        threshold = RANK_TOL * float(np.trace(form.C))
+        components: list[tuple[Floats, float, float]] = []
         runs = []
         for _ in range(self.n_components):
             diagonal = form.diagonal()
             largest = float(diagonal.max())
-            if largest <= floor:
+            if largest <= threshold:
                 break
             S = np.flatnonzero(np.abs(form.C).max(axis=1) > self.penalty * largest)
             S = S if S.size else np.array([int(np.argmax(diagonal))])
@@ -238,14 +238,14 @@ class DSPCA(SparseProjection):
             run = solve(form.block(S) / largest, self.penalty, self.max_iter, self.tol, progress)
             w = np.zeros(p)
             w[S] = component(run.state)
-            value, ceiling = run.state.value, run.state.ceiling
+            value, upper_bound = run.state.value, run.state.upper_bound
             unit = largest / (n - 1)
-            found.append((w, value * unit, (ceiling - value) * unit))
+            components.append((w, value * unit, (upper_bound - value) * unit))
             runs.append(run)
             form = form.deflated(w)
-        self._set_components(op, columns, np.array([w for w, _, _ in found]), float(n))
-        self.values_ = columns.variance(np.array([value for _, value, _ in found]))
-        self.gaps_ = columns.variance(np.array([gap for _, _, gap in found]))
+        self._set_components(op, columns, np.array([w for w, _, _ in components]), float(n))
+        self.values_ = columns.variance(np.array([value for _, value, _ in components]))
+        self.gaps_ = columns.variance(np.array([gap for _, _, gap in components]))
         self.n_iter_ = max(len(run.bounds) for run in runs)
         self.stop_reason_ = worst([run.reason for run in runs])
 

@@ -1,12 +1,12 @@
-"""NSPCA: non-negative sparse PCA, all components at once.
+"""NSPCA: non-negative sparse PCA, all components jointly.
 
 [ZS07]  R. Zass, A. Shashua. Nonnegative sparse PCA. NeurIPS 19, 2007.
 
     maximise  1/2 tr(U'CU) - alpha/4 |I - U'U|^2 - beta sum(U)   over U >= 0,  (p, d)
 
-one entry after the other: in a single entry the objective is a quartic, whose maximum over
-u >= 0 is at zero or at a root of a cubic ([ZS07] section 3). Orthogonality and unit length
-hold only as far as alpha enforces them, and the number of zeros follows from beta.
+by coordinate ascent. In a single entry the objective is a quartic, whose maximum over u >= 0 is
+zero or a root of a cubic ([ZS07] section 3). The penalty alpha controls orthogonality and unit
+length, beta the number of zeros.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from prosparse.inference.progress import Progress
 from prosparse.models._base import SparseProjection
 from prosparse.models.empca.quadratic import Floats
 
-WIDEST = 5000  # C is p x p
+MAX_COLUMNS = 5000  # maximum number of columns: C is p x p
 
 
 class State(NamedTuple):
-    """All components at once."""
+    """Loadings and objective."""
 
     U: Floats  # (p, d)
     bound: float  # the objective
 
 
 def objective(C: Floats, U: Floats, alpha: float, beta: float) -> float:
-    """1/2 tr(U'CU) - alpha/4 |I - U'U|^2 - beta sum(U)."""
+    """Return 1/2 tr(U'CU) - alpha/4 |I - U'U|^2 - beta sum(U)."""
     d = U.shape[1]
     distance = np.sum((np.eye(d) - U.T @ U) ** 2)
     return float(0.5 * np.sum(U * (C @ U)) - 0.25 * alpha * distance - beta * np.sum(U))
 
 
 def best_entry(alpha: float, c2: float, c1: float) -> float:
-    """The u >= 0 that maximises -alpha/4 u^4 + c2/2 u^2 + c1 u."""
-    # Stationary: u^3 - (c2/alpha) u - c1/alpha = 0; by Cardano, without complex numbers.
+    """Return the maximiser u >= 0 of -alpha/4 u^4 + c2/2 u^2 + c1 u."""
+    # Stationary points solve u^3 - (c2/alpha) u - c1/alpha = 0 (Cardano's formula).
     a, b = -c2 / alpha, -c1 / alpha
     discriminant = (b / 2.0) ** 2 + (a / 3.0) ** 3
     if discriminant > 0.0:
@@ -61,18 +61,18 @@ def best_entry(alpha: float, c2: float, c1: float) -> float:
         radius = 2.0 * np.sqrt(max(-a / 3.0, 0.0))
         cosine = 0.0 if radius == 0.0 else 3.0 * b / (a * radius)
         angle = np.arccos(min(1.0, max(-1.0, cosine))) / 3.0
-        # of three real roots the largest and the smallest are maxima; only one can be positive
+        # Of three real roots, the largest and the smallest are maxima; only one is positive.
         candidates = (radius * np.cos(angle),)
     best, value = 0.0, 0.0
     for u in candidates:
-        height = ((-0.25 * alpha * u * u + 0.5 * c2) * u + c1) * u
-        if u > 0.0 and height > value:
-            best, value = float(u), height
+        objective_value = ((-0.25 * alpha * u * u + 0.5 * c2) * u + c1) * u
+        if u > 0.0 and objective_value > value:
+            best, value = float(u), objective_value
     return best
 
 
 def make_step(C: Floats, alpha: float, beta: float) -> Callable[[State], State]:
-    """One sweep over all entries of U; C U and U'U are kept up to date by rank-one changes."""
+    """Return one sweep over the entries of U with rank-one updates of C U and U'U."""
 
     def step(state: State) -> State:
         U = state.U.copy()
@@ -102,65 +102,65 @@ def make_step(C: Floats, alpha: float, beta: float) -> Callable[[State], State]:
 
 
 class NSPCA(SparseProjection):
-    """Non-negative sparse PCA with penalties for sparsity and for departures from orthogonality.
+    """Non-negative sparse PCA with penalties on loadings and on non-orthogonality.
 
     Parameters
     ----------
     n_components : int, default=1
-        Found together; some can come out as zero, and are left out.
+        Number of components, estimated jointly. Zero components are dropped.
     alpha : float, default=1.0
-        Weight of ``|I - U'U|^2``, in units of the largest eigenvalue of the covariance.
+        Penalty on ``|I - U'U|^2``, in units of the largest eigenvalue of the covariance.
     beta : float, default=0.0
-        Weight of the sum of the loadings, in the same units. Larger means sparser.
+        Penalty on the sum of the loadings, in the same units. Larger values give sparser
+        components.
     scale : bool, default=False
-        Divide every column by its standard deviation first.
+        Whether to divide each column by its standard deviation.
     n_restarts : int, default=5
-        Random starts; the best is kept.
+        Number of random starts; the best objective is selected.
     max_iter : int, default=200
-        The most sweeps.
+        Maximum number of sweeps.
     tol : float, default=1e-6
-        A sweep that raises the objective by less, in the same units, is the last.
+        Minimum increase of the objective per sweep, in the same units.
     random_state : int, RandomState or None, default=None
-        Where the random starts come from; an integer makes results reproducible.
+        Seed for the random starts.
     verbose : int, default=0
-        Show a progress bar.
+        Verbosity; a positive value shows a progress bar.
 
     Attributes
     ----------
-    components_ : array (n_components_, n_features_in_)
-        Unit rows with exact zeros and no negative entry; components of which nothing is left
-        are left out.
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        Non-negative unit rows with exact zeros; zero components are dropped.
     objective_ : float
-        In the same units.
-    objective_path_ : array
-        The objective after every sweep, never falling.
+        Final objective, in units of the largest eigenvalue.
+    objective_path_ : ndarray of shape (n_iter_,)
+        Objective after each sweep, non-decreasing.
     n_iter_ : int
-        The number of these sweeps.
+        Number of sweeps.
     stop_reason_ : StopReason
-        Why the best start ended.
-    support_ : bool array (n_features_in_,)
-        Variables used by any component.
+        Stop reason of the selected start.
+    support_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the variables with a nonzero loading.
     n_selected_ : int
-        The number of these variables.
-    n_nonzero_ : int array (n_components_,)
-        The number of nonzeros of each component.
+        Number of selected variables.
+    n_nonzero_ : ndarray of int of shape (n_components_,)
+        Number of nonzero loadings of each component.
     n_components_ : int
-        The number of components found.
-    explained_variance_ : array (n_components_,)
+        Number of components.
+    explained_variance_ : ndarray of shape (n_components_,)
         Variance of the scores, with denominator n - 1.
-    explained_variance_ratio_ : array (n_components_,)
-        The share of the total variance that each component adds to those before.
-    relevance_ : array (n_features_in_,)
-        Largest weight of a variable in any component, weighted by that component's standard
-        deviation, as a share of the largest.
-    ranking_ : int array (n_features_in_,)
-        1 for the most relevant variable, and so on.
-    mean_ : array (n_features_in_,)
-        Means of the columns.
-    scale_ : array (n_features_in_,)
-        What the columns were divided by: ones unless ``scale=True``.
-    varying_ : bool array (n_features_in_,)
-        False for constant columns.
+    explained_variance_ratio_ : ndarray of shape (n_components_,)
+        Proportion of the total variance that each component adds to the preceding ones.
+    relevance_ : ndarray of shape (n_features_in_,)
+        Largest absolute loading of a variable times the standard deviation of the component,
+        relative to the maximum.
+    ranking_ : ndarray of int of shape (n_features_in_,)
+        Rank by relevance; 1 is the most relevant variable.
+    mean_ : ndarray of shape (n_features_in_,)
+        Column means.
+    scale_ : ndarray of shape (n_features_in_,)
+        Standard deviations of the columns if ``scale=True``, otherwise ones.
+    varying_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the columns that are not constant.
 
     Examples
     --------
@@ -196,19 +196,19 @@ class NSPCA(SparseProjection):
         self.verbose = verbose
 
     def fit(self, X: Any, y: object = None) -> Self:
-        """Find all components of ``X`` jointly.
+        """Fit all components to ``X`` jointly.
 
         Parameters
         ----------
-        X : table (n_samples, n_features)
-            In memory, dense or sparse.
+        X : array-like of shape (n_samples, n_features)
+            Dense or sparse data matrix in memory.
         y : ignored
-            Here for scikit-learn's sake.
+            Present for compatibility with scikit-learn.
 
         Returns
         -------
         NSPCA
-            Itself.
+            The fitted estimator.
         """
         with self._fitting():
             self._fit(X)
@@ -219,13 +219,13 @@ class NSPCA(SparseProjection):
         p = op.shape[1]
         if self.n_components > p:
             raise ParameterError(
-                f"`n_components` must be at most the number of columns that vary, {p}, got "
+                f"`n_components` must be at most the number of varying columns, {p}, got "
                 f"{self.n_components}"
             )
-        if p > WIDEST:
+        if p > MAX_COLUMNS:
             raise InputError(
-                f"X has {p} columns that vary, and NSPCA needs their covariance matrix; at most "
-                f"{WIDEST} are allowed. Choose columns first, or use EMPCA(nonnegative=True)."
+                f"NSPCA supports at most {MAX_COLUMNS} varying columns, got {p}. Select columns "
+                "first, or use EMPCA(nonnegative=True)."
             )
         C = np.asarray(op.gram())
         C = C / float(np.linalg.eigvalsh(C)[-1])
@@ -236,21 +236,21 @@ class NSPCA(SparseProjection):
         for _ in range(self.n_restarts):
             U = np.abs(rng.standard_normal((p, self.n_components)))
             U /= np.linalg.norm(U, axis=0)
-            begun = State(U, objective(C, U, alpha, beta))
+            initial = State(U, objective(C, U, alpha, beta))
             progress = Progress(self.max_iter, "NSPCA", self.verbose)
-            run = iterate(step, begun, max_iter=self.max_iter, tol=self.tol, progress=progress)
+            run = iterate(step, initial, max_iter=self.max_iter, tol=self.tol, progress=progress)
             if best is None or run.state.bound > best.state.bound:
                 best = run
         assert best is not None
         self._set_results(op, columns, best)
 
     def _set_results(self, op: Operator, columns: Columns, run: Run[State]) -> None:
-        """Unit rows, the largest variance first; components that are zero are left out."""
-        lengths = np.linalg.norm(run.state.U, axis=0)
-        kept = lengths > 0
-        W = (run.state.U[:, kept] / lengths[kept]).T
-        along = np.sum(np.asarray(op.matmul(W.T)) ** 2, axis=0)
-        self._set_components(op, columns, W[np.argsort(-along)], float(op.shape[0]))
+        """Set unit components by decreasing variance, without zero components."""
+        norms = np.linalg.norm(run.state.U, axis=0)
+        nonzero = norms > 0
+        W = (run.state.U[:, nonzero] / norms[nonzero]).T
+        variance = np.sum(np.asarray(op.matmul(W.T)) ** 2, axis=0)
+        self._set_components(op, columns, W[np.argsort(-variance)], float(op.shape[0]))
         self.objective_, self.objective_path_ = run.state.bound, np.array(run.bounds)
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
 
@@ -266,7 +266,7 @@ class NSPCA(SparseProjection):
         self._warn_unfinished()
         if self.n_components_ < self.n_components:
             warn(
-                f"NSPCA: {self.n_components_} of {self.n_components} components are not zero: "
-                "lower `beta`",
+                f"NSPCA: only {self.n_components_} of {self.n_components} components are nonzero. "
+                "Decrease `beta`.",
                 FewerComponentsWarning,
             )

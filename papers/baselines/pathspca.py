@@ -1,11 +1,11 @@
-"""PathSPCA: a greedy path through all cardinalities.
+"""PathSPCA: greedy forward selection over all cardinalities.
 
 [ABG08]  A. d'Aspremont, F. Bach, L. El Ghaoui. Optimal solutions for sparse principal
          component analysis. JMLR 9, 2008 (first at ICML 2007).
 
-From the variable with the largest variance on, the variable i with the largest (c_i'w)^2 is
-added, w the leading eigenvector of the variables so far. A step costs one product with C and
-one eigenvector found from the last one: O(p^2), and O(p^3) for the whole path.
+The path starts with the variable of largest variance. Each step adds the variable i with the
+largest (c_i'w)^2, where w is the leading eigenvector of the current submatrix. A step needs one
+product with C and one warm-started eigenvector: O(p^2), and O(p^3) for the complete path.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from prosparse.models._base import SparseProjection
 from prosparse.models.empca.quadratic import Floats, Indices, Quadratic, leading_pair, quadratic_of
 
 RANK_TOL = 1e-12
-SMALL = 64  # blocks up to here are decomposed from scratch
+MAX_DENSE = 64  # maximum size of a submatrix that is fully decomposed
 
 
 def greedy_path(quadratic: Quadratic, K: int) -> tuple[Indices, Floats, Floats]:
-    """Variables in the order in which they enter, w'Cw after each, and the last w (p,)."""
+    """Return variables in order of entry, w'Cw after each, and the final w (p,)."""
     p = quadratic.width
     order, values = np.empty(K, dtype=int), np.empty(K)
     order[0] = int(np.argmax(quadratic.diagonal()))
     block = np.empty((K, K))
-    images = np.empty((p, K), order="F")  # columns of C, kept as they are met
+    images = np.empty((p, K), order="F")  # columns of C for the selected variables
     free = np.ones(p, dtype=bool)
     v = np.ones(1)
     for k in range(K):
@@ -38,7 +38,7 @@ def greedy_path(quadratic: Quadratic, K: int) -> tuple[Indices, Floats, Floats]:
         free[i] = False
         images[:, k] = quadratic.columns(order[k : k + 1])[:, 0]
         block[k, : k + 1] = block[: k + 1, k] = images[order[: k + 1], k]
-        values[k], v = _leading_from(block[: k + 1, : k + 1], v)
+        values[k], v = _update_leading_pair(block[: k + 1, : k + 1], v)
         if k + 1 < K:
             gain = np.abs(images[:, : k + 1] @ v)
             order[k + 1] = int(np.argmax(np.where(free, gain, -1.0)))
@@ -47,15 +47,15 @@ def greedy_path(quadratic: Quadratic, K: int) -> tuple[Indices, Floats, Floats]:
     return order, values, w
 
 
-def _leading_from(C: Floats, v: Floats) -> tuple[float, Floats]:
-    """Leading eigenpair of C, whose upper left block has v."""
+def _update_leading_pair(C: Floats, v: Floats) -> tuple[float, Floats]:
+    """Return the leading eigenpair of C, started from that of its leading submatrix."""
     k = C.shape[0]
-    if k <= SMALL:
+    if k <= MAX_DENSE:
         return leading_pair(C)
     start = np.append(v, 1e-3)
     try:
         values, vectors = eigsh(C, k=1, which="LA", v0=start, ncv=8, tol=1e-10)
-    except ArpackError:  # where many eigenvalues are equal
+    except ArpackError:  # Arpack fails if many eigenvalues are equal.
         return leading_pair(C)
     return float(values[0]), vectors[:, 0]
 
@@ -66,43 +66,43 @@ class PathSPCA(SparseProjection):
     Parameters
     ----------
     n_components : int, default=1
-        Later components see the table without the directions found before (deflation).
+        Number of components, extracted one after the other with deflation.
     n_nonzero : int or None, default=None
-        Where the path of every component ends. None: at all variables.
+        Number of nonzero loadings at the end of the path. None selects all variables.
     scale : bool, default=False
-        Divide every column by its standard deviation first.
+        Whether to divide each column by its standard deviation.
 
     Attributes
     ----------
-    components_ : array (n_components_, n_features_in_)
+    components_ : ndarray of shape (n_components_, n_features_in_)
         Unit rows with exact zeros, at the end of the path.
-    order_ : int array (n_components_, n_nonzero)
-        Columns in the order in which they enter.
-    path_variances_ : array (n_components_, n_nonzero)
-        Variance (of the deflated table) after each of them.
-    support_ : bool array (n_features_in_,)
-        Variables used by any component.
+    order_ : ndarray of int of shape (n_components_, n_nonzero)
+        Columns in order of entry.
+    path_variances_ : ndarray of shape (n_components_, n_nonzero)
+        Variance (after deflation) at each cardinality.
+    support_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the variables with a nonzero loading.
     n_selected_ : int
-        The number of these variables.
-    n_nonzero_ : int array (n_components_,)
-        The number of nonzeros of each component.
+        Number of selected variables.
+    n_nonzero_ : ndarray of int of shape (n_components_,)
+        Number of nonzero loadings of each component.
     n_components_ : int
-        The number of components found.
-    explained_variance_ : array (n_components_,)
+        Number of components.
+    explained_variance_ : ndarray of shape (n_components_,)
         Variance of the scores, with denominator n - 1.
-    explained_variance_ratio_ : array (n_components_,)
-        The share of the total variance that each component adds to those before.
-    relevance_ : array (n_features_in_,)
-        Largest weight of a variable in any component, weighted by that component's standard
-        deviation, as a share of the largest.
-    ranking_ : int array (n_features_in_,)
-        1 for the most relevant variable, and so on.
-    mean_ : array (n_features_in_,)
-        Means of the columns.
-    scale_ : array (n_features_in_,)
-        What the columns were divided by: ones unless ``scale=True``.
-    varying_ : bool array (n_features_in_,)
-        False for constant columns.
+    explained_variance_ratio_ : ndarray of shape (n_components_,)
+        Proportion of the total variance that each component adds to the preceding ones.
+    relevance_ : ndarray of shape (n_features_in_,)
+        Largest absolute loading of a variable times the standard deviation of the component,
+        relative to the maximum.
+    ranking_ : ndarray of int of shape (n_features_in_,)
+        Rank by relevance; 1 is the most relevant variable.
+    mean_ : ndarray of shape (n_features_in_,)
+        Column means.
+    scale_ : ndarray of shape (n_features_in_,)
+        Standard deviations of the columns if ``scale=True``, otherwise ones.
+    varying_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the columns that are not constant.
 
     Examples
     --------
@@ -119,19 +119,19 @@ class PathSPCA(SparseProjection):
         self.scale = scale
 
     def fit(self, X: Any, y: object = None) -> Self:
-        """Follow the path of ``X`` up to ``n_nonzero`` variables, for every component.
+        """Fit the path of each component to ``X``.
 
         Parameters
         ----------
-        X : table (n_samples, n_features)
-            In memory, dense or sparse.
+        X : array-like of shape (n_samples, n_features)
+            Dense or sparse data matrix in memory.
         y : ignored
-            Here for scikit-learn's sake.
+            Present for compatibility with scikit-learn.
 
         Returns
         -------
         PathSPCA
-            Itself.
+            The fitted estimator.
         """
         with self._fitting():
             self._fit(X)
@@ -142,17 +142,17 @@ class PathSPCA(SparseProjection):
         n, p = op.shape
         K = p if self.n_nonzero is None else min(self.n_nonzero, p)
         quadratic = quadratic_of(op)
-        floor = RANK_TOL * float(np.sum(quadratic.diagonal()))
+        threshold = RANK_TOL * float(np.sum(quadratic.diagonal()))
         paths = []
         for _ in range(self.n_components):
             path = greedy_path(quadratic, K)
-            if path[1][-1] <= floor:
+            if path[1][-1] <= threshold:
                 break
             paths.append(path)
             quadratic = quadratic.deflated(path[2])
         self._set_components(op, columns, np.array([w for *_, w in paths]), float(n))
-        kept = np.flatnonzero(self.varying_)
-        self.order_ = kept[np.array([order for order, *_ in paths])]
+        varying_index = np.flatnonzero(self.varying_)
+        self.order_ = varying_index[np.array([order for order, *_ in paths])]
         self.path_variances_ = columns.variance(np.array([v for _, v, _ in paths])) / (n - 1)
 
     def _check_parameters(self) -> None:

@@ -1,15 +1,15 @@
 """SPCA: sparse principal components by regression with the elastic net.
 
 [ZHT06]  H. Zou, T. Hastie, R. Tibshirani. Sparse principal component analysis. Journal of
-         Computational and Graphical Statistics 15, 2006; the R package elasticnet is theirs.
+         Computational and Graphical Statistics 15, 2006 (R package elasticnet).
 
     minimise  |X - X B A'|^2 + ridge |B|^2 + sum_j l1_j |b_j|_1    over A, B (p, d),  A'A = I
 
-by turns ([ZHT06] Algorithm 1): given A every b_j is an elastic net of X a_j on X, given B the
-best A is U V' from the singular value decomposition X'X B = U D V'. With `ridge` infinite the
-elastic net is a soft threshold of X'X a_j (section 4, meant for p >> n), and X'X never appears.
-A wished number of nonzeros replaces l1_j by the end of that segment of the elastic net's path
-on which so many variables are active, as in R.
+by alternating minimisation ([ZHT06] Algorithm 1). Given A, each b_j is an elastic net of X a_j on
+X. Given B, the optimal A is U V' from the singular value decomposition X'X B = U D V'. With
+infinite `ridge` the elastic net is a soft threshold of X'X a_j (section 4, intended for p >> n),
+and X'X is not formed. A given number of nonzeros replaces l1_j by the end of the segment of the
+elastic net path with that many active variables, as in R.
 """
 
 from __future__ import annotations
@@ -38,28 +38,30 @@ from prosparse.models._base import SparseProjection
 from prosparse.numerics.spectrum import principal_components
 
 Array = np.ndarray
-# From X'X a_j to b_j.
+# Map from (X'X a_j, j) to b_j.
 Regression = Callable[[Array, int], Array]
 
-WEAKEST = 1e12  # beside a ridge of so many times |X|^2 X'X is rounding: the ridge is infinite
-WIDEST = 5000  # with a finite ridge X'X is formed, p x p
+MAX_RIDGE = 1e12  # ridge relative to |X|^2 above which X'X is negligible
+MAX_COLUMNS = 5000  # maximum number of columns with finite ridge: X'X is p x p
 
 
 class State(NamedTuple):
+    """Iterate of Algorithm 1."""
+
     A: Array  # (p, d) orthonormal columns
     B: Array  # (p, d) sparse columns
-    bound: float  # how far the unit columns of B have travelled: ends when they rest
+    bound: float  # cumulative change of the unit columns of B; its increment ends the loop
 
 
 def objective(C: Array, state: State, ridge: float, l1: Array) -> float:
-    """|X - X B A'|^2 + ridge |B|^2 + sum_j l1_j |b_j|_1 with C = X'X."""
+    """Return |X - X B A'|^2 + ridge |B|^2 + sum_j l1_j |b_j|_1 with C = X'X."""
     A, B = state.A, state.B
     fit = np.trace(C) - 2.0 * np.sum(A * (C @ B)) + np.sum(B * (C @ B))
     return float(fit + ridge * np.sum(B**2) + np.sum(np.abs(B), axis=0) @ l1)
 
 
 def elastic_net(C: Array, ridge: float, K: Array | None, l1: Array | None) -> Regression:
-    """b_j = argmin b'(C + ridge I) b - 2 b'C a_j + l1_j |b|_1, by least angle regression."""
+    """Solve min b'(C + ridge I) b - 2 b'C a_j + l1_j |b|_1 by least angle regression."""
     gram = C + ridge * np.eye(C.shape[0])
     p = C.shape[0]
 
@@ -68,7 +70,7 @@ def elastic_net(C: Array, ridge: float, K: Array | None, l1: Array | None) -> Re
             assert l1 is not None
             return _lars(Ca, gram, alpha_min=0.5 * l1[j], return_path=False)
         steps = int(K[j])
-        while True:  # a variable that leaves the path costs further steps
+        while True:  # Variables that leave the path require further steps.
             path = _lars(Ca, gram, max_iter=steps)
             enough = np.flatnonzero(np.count_nonzero(path, axis=0) >= K[j])
             if enough.size or steps >= 8 * p or path.shape[1] <= steps:
@@ -79,44 +81,48 @@ def elastic_net(C: Array, ridge: float, K: Array | None, l1: Array | None) -> Re
 
 
 def _lars(Ca: Array, gram: Array, **end: Any) -> Array:
-    """Coefficients of least angle regression. It warns of columns that are copies of others, which
-    it leaves out, and of a path that ends in rounding: neither is for the user to mend."""
+    """Return the coefficients of least angle regression.
+
+    Its warnings about collinear columns, which it drops, and about early stopping do not concern
+    the user.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return lars_path_gram(Ca, gram, n_samples=1, method="lasso", **end)[2]
 
 
 def soft_threshold_regression(K: Array | None, l1: Array | None) -> Regression:
-    """b_j = soft(C a_j, l1_j / 2), [ZHT06] (4.1); or the threshold that leaves K_j nonzeros."""
+    """Solve b_j = soft(C a_j, l1_j / 2), [ZHT06] (4.1), or threshold to K_j nonzeros."""
 
     def solve(Ca: Array, j: int) -> Array:
         size = np.abs(Ca)
         if K is None:
             assert l1 is not None
-            cut = 0.5 * l1[j]
-        else:  # of equal ones, the first; all of them are above the next smaller one
-            kept = np.argsort(-size, kind="stable")[: K[j]]
-            cut = np.max(size, where=size < size[kept[-1]], initial=0.0)
-            size = np.where(np.isin(np.arange(size.size), kept), size, 0.0)
-        return np.sign(Ca) * np.maximum(size - cut, 0.0)
+            threshold = 0.5 * l1[j]
+        else:  # Ties: the first entries are selected; the threshold is the next smaller value.
+            selected = np.argsort(-size, kind="stable")[: K[j]]
+            threshold = np.max(size, where=size < size[selected[-1]], initial=0.0)
+            size = np.where(np.isin(np.arange(size.size), selected), size, 0.0)
+        return np.sign(Ca) * np.maximum(size - threshold, 0.0)
 
     return solve
 
 
 def unit_columns(B: Array) -> Array:
+    """Scale the nonzero columns to unit norm."""
     lengths = np.linalg.norm(B, axis=0)
     return B / np.where(lengths > 0, lengths, 1.0)
 
 
 def distance(B: Array, before: Array) -> float:
-    """The largest change of an entry of a unit column; a column and its mirror are the same."""
+    """Return the largest change of an entry of a unit column, up to sign."""
     B, before = unit_columns(B), unit_columns(before)
-    apart = np.minimum(np.abs(B - before).max(axis=0), np.abs(B + before).max(axis=0))
-    return float(apart.max())
+    change = np.minimum(np.abs(B - before).max(axis=0), np.abs(B + before).max(axis=0))
+    return float(change.max())
 
 
 def make_step(product: Callable[[Array], Array], solve: Regression) -> Callable[[State], State]:
-    """One turn of [ZHT06] Algorithm 1; ``product(B)`` is X'X B."""
+    """Return one iteration of [ZHT06] Algorithm 1; ``product(B)`` is X'X B."""
 
     def regressions(A: Array) -> Array:
         CA = product(A)
@@ -137,51 +143,57 @@ class SPCA(SparseProjection):
     Parameters
     ----------
     n_components : int, default=1
-        At most min(n_samples - 1, number of columns that vary).
+        Number of components, at most min(n_samples - 1, number of varying columns).
     n_nonzero : int, one int per component, or None, default=None
-        How many variables enter the regression of every component.
+        Number of nonzero loadings of each component.
     penalty : float or one float per component, default=0.0
-        Weight l1 of the absolute values, where ``n_nonzero`` is None.
+        l1 penalty, used if ``n_nonzero`` is None.
     ridge : float, default=1e-6
-        Weight of the squares. Infinity: soft thresholds, which need no p x p matrix.
+        l2 penalty. Infinity gives soft thresholding, which needs no p x p matrix.
     scale : bool, default=False
-        Divide every column by its standard deviation first.
+        Whether to divide each column by its standard deviation.
     max_iter : int, default=200
+        Maximum number of iterations.
     tol : float, default=1e-3
-        Iterations end when no entry of a unit loading vector changes by more.
+        Maximum change of an entry of a unit loading vector at convergence.
     verbose : int, default=0
+        Verbosity; a positive value shows a progress bar.
 
     Attributes
     ----------
-    components_ : array (n_components_, n_features_in_)
-        Unit rows with exact zeros; components of which nothing is left are left out.
-    support_ : bool array (n_features_in_,)
-        The variables with any weight.
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        Unit rows with exact zeros; zero components are dropped.
+    support_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the variables with a nonzero loading.
     n_selected_ : int
-        How many there are.
-    n_nonzero_ : int array (n_components_,)
-        Nonzero weights of each component.
+        Number of selected variables.
+    n_nonzero_ : ndarray of int of shape (n_components_,)
+        Number of nonzero loadings of each component.
     n_components_ : int
-        Components that are not zero.
-    relevance_ : array (n_features_in_,)
-        How much a variable takes part, relative to the one that does most.
-    ranking_ : int array (n_features_in_,)
-        1 for the most relevant variable.
-    explained_variance_ : array (n_components_,)
+        Number of nonzero components.
+    relevance_ : ndarray of shape (n_features_in_,)
+        Largest absolute loading of a variable times the standard deviation of the component,
+        relative to the maximum.
+    ranking_ : ndarray of int of shape (n_features_in_,)
+        Rank by relevance; 1 is the most relevant variable.
+    explained_variance_ : ndarray of shape (n_components_,)
         Variance of the scores.
-    explained_variance_ratio_ : array (n_components_,)
-        Share of the total variance that each component adds to those before it.
-    mean_ : array (n_features_in_,)
-    scale_ : array (n_features_in_,)
-        Standard deviations of the columns if they were scaled, else ones.
-    varying_ : bool array (n_features_in_,)
-        False for constant columns.
+    explained_variance_ratio_ : ndarray of shape (n_components_,)
+        Proportion of the total variance that each component adds to the preceding ones.
+    mean_ : ndarray of shape (n_features_in_,)
+        Column means.
+    scale_ : ndarray of shape (n_features_in_,)
+        Standard deviations of the columns if ``scale=True``, otherwise ones.
+    varying_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the columns that are not constant.
     n_iter_ : int
+        Number of iterations.
     stop_reason_ : StopReason
+        Stop reason.
 
     Notes
     -----
-    ``penalty`` and ``ridge`` are in the units of the sums of squares X'X, as in R's elasticnet.
+    ``penalty`` and ``ridge`` are in the units of X'X, as in the R package elasticnet.
 
     Examples
     --------
@@ -214,7 +226,7 @@ class SPCA(SparseProjection):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> SPCA:
-        """Find the sparse components of ``X``."""
+        """Fit the sparse components to ``X``."""
         with self._fitting():
             self._fit(X)
         return self
@@ -225,30 +237,37 @@ class SPCA(SparseProjection):
         d = self.n_components
         if d > min(n - 1, p):
             raise ParameterError(
-                f"`n_components` must be at most min(n_samples - 1, columns that vary) = "
+                f"`n_components` must be at most min(n_samples - 1, varying columns) = "
                 f"{min(n - 1, p)}, got {d}"
             )
-        K = None if self.n_nonzero is None else np.minimum(_each("n_nonzero", self.n_nonzero, d), p)
-        with np.errstate(over="ignore"):  # infinite is infinite
-            l1 = None if K is not None else _each("penalty", self.penalty, d) / columns.unit**2
+        K = (
+            None
+            if self.n_nonzero is None
+            else np.minimum(_per_component("n_nonzero", self.n_nonzero, d), p)
+        )
+        with np.errstate(over="ignore"):  # An overflow to infinity is intended.
+            l1 = (
+                None
+                if K is not None
+                else _per_component("penalty", self.penalty, d) / columns.unit**2
+            )
             run = self._iterate(op, K, l1, float(np.float64(self.ridge) / columns.unit**2))
-        kept = np.any(run.state.B != 0, axis=0)
-        self._set_components(op, columns, unit_columns(run.state.B[:, kept]).T, float(n))
+        nonzero = np.any(run.state.B != 0, axis=0)
+        self._set_components(op, columns, unit_columns(run.state.B[:, nonzero]).T, float(n))
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
 
     def _iterate(self, op: Operator, K: Array | None, l1: Array | None, ridge: float) -> Run[State]:
         p, xp = op.shape[1], op.xp
-        if ridge > WEAKEST * float(xp.sum(op.column_squares())):
+        if ridge > MAX_RIDGE * float(xp.sum(op.column_squares())):
             solve = soft_threshold_regression(K, l1)
 
             def product(B: Array) -> Array:
                 return np.asarray(op.rmatmul(op.matmul(xp.asarray(B))))
         else:
-            if p > WIDEST:
+            if p > MAX_COLUMNS:
                 raise InputError(
-                    f"X has {p} columns that vary, and SPCA with a finite ridge needs their "
-                    f"covariance matrix; at most {WIDEST} are allowed. Use `ridge=inf`, which "
-                    "its authors advise for wide tables."
+                    f"SPCA with a finite ridge supports at most {MAX_COLUMNS} varying columns, got "
+                    f"{p}. Use `ridge=inf`, as [ZHT06] recommend for many columns."
                 )
             C = np.asarray(op.gram())
             solve = elastic_net(C, ridge, K, l1)
@@ -282,16 +301,18 @@ class SPCA(SparseProjection):
     def _warn(self) -> None:
         self._warn_unfinished()
         if self.n_components_ < self.n_components:
-            advice = "lower `penalty`" if self.n_nonzero is None else "the table has no more"
+            advice = (
+                "Decrease `penalty`." if self.n_nonzero is None else "The rank of X is exhausted."
+            )
             warn(
-                f"SPCA: {self.n_components_} of {self.n_components} components are not zero: "
+                f"SPCA: only {self.n_components_} of {self.n_components} components are nonzero. "
                 f"{advice}",
                 FewerComponentsWarning,
             )
 
 
-def _each(name: str, value: Any, d: int) -> Array:
-    """One number for every component."""
+def _per_component(name: str, value: Any, d: int) -> Array:
+    """Return one value per component."""
     values = np.ravel(value)
     if values.size not in (1, d):
         raise ParameterError(

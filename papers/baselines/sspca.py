@@ -1,19 +1,18 @@
-"""SSPCA: structured sparse PCA, whole groups of variables at a time, in all components at once.
+"""SSPCA: structured sparse PCA with groups of variables shared by all components.
 
 [JOB10]  R. Jenatton, G. Obozinski, F. Bach. Structured sparse principal component analysis.
          AISTATS 2010 (arXiv 2009).
 
     minimise  1/2 |X - U V'|^2 + penalty sum_g |V_g|_2    over U (n, d), V (p, d),  |u_k| <= 1
 
-V_g are the rows of V that belong to the variables of group g. With one variable to a group
-(the default) a variable is in all components or in none: the globally sparse case with which
-GSPPCA is compared.
+V_g are the rows of V for the variables of group g. With one variable per group (the default) a
+variable has loadings on all components or on none: the globally sparse case of GSPPCA.
 
-Neither |X - U V'| nor the penalty sees a rotation of the columns of U and V together, and some
-rotation makes the columns of any U equally long. So the d constraints are one, |U|^2 <= d, and
-given V the best U is a ridge regression whose multiplier is the root of one increasing function;
-given U the groups are independent, and so is each. Both halves of a turn are exact, where
-[JOB10] alternates over columns and over a variational upper bound of the norm.
+The objective is invariant to a joint rotation of U and V, and some rotation gives the columns of U
+equal norms. The d constraints therefore reduce to |U|^2 <= d. Given V, the optimal U is a ridge
+regression whose multiplier is the root of a monotone function. Given U, the groups are independent,
+and each is solved by the root of a monotone function. Both updates are exact; [JOB10] alternates
+over columns and over a variational upper bound of the norm.
 """
 
 from __future__ import annotations
@@ -45,44 +44,47 @@ from prosparse.numerics.spectrum import principal_components, spectrum
 
 Array = np.ndarray
 
-WEAKEST, STRONGEST = 1e-15, 1e6  # penalties beyond, in units of the largest row, change nothing
+# Penalties outside this range, relative to the largest row norm, have no further effect.
+MIN_PENALTY, MAX_PENALTY = 1e-15, 1e6
 
 
 class State(NamedTuple):
-    V: Array  # (p, d), exactly zero rows outside the chosen groups
-    bound: float  # minus the objective
+    """Loadings and objective."""
+
+    V: Array  # (p, d), zero rows outside the selected groups
+    bound: float  # negative objective
 
 
 def secular_root(f2: Array, a: Array, c: Array | float, goal: float) -> Array:
-    """The t >= 0 with sum_k f2_k / (a_k t + c_k)^2 = goal^2, for every row of f2; a >= 0.
+    """Solve sum_k f2_k / (a_k t + c_k)^2 = goal^2 for t >= 0, for each row of f2; a >= 0.
 
-    Newton's iteration on the reciprocal of the root of the sum, which is nearly linear and
-    concave in t: from the left it rises to the root without overshooting.
+    Newton's method on the reciprocal square root of the sum, which is concave and nearly linear in
+    t, so iterates from the left do not overshoot.
     """
     t = np.zeros(f2.shape[0])
     for _ in range(60):
         denominator = a * t[:, None] + c
         ratio = f2 / denominator**2
-        length = np.sqrt(np.sum(ratio, axis=1))
-        slope = np.sum(ratio * a / denominator, axis=1)  # -(1/2) d length^2 / dt
+        norm = np.sqrt(np.sum(ratio, axis=1))
+        slope = np.sum(ratio * a / denominator, axis=1)  # -(1/2) d norm^2 / dt
         safe = np.where(slope > 0, slope, 1.0)
-        move = np.where(slope > 0, (length / goal - 1.0) * length**2 / safe, 0.0)
-        t = t + np.maximum(move, 0.0)
-        if np.all(move <= 1e-14 * t):
+        step = np.where(slope > 0, (norm / goal - 1.0) * norm**2 / safe, 0.0)
+        t = t + np.maximum(step, 0.0)
+        if np.all(step <= 1e-14 * t):
             break
     return t
 
 
 def best_rows(F: Array, a: Array, penalty: float, group: Array) -> Array:
-    """V given U'U = diag(a) and F = X'U: every group on its own, exactly zero where it must be.
+    """Return the optimal V given U'U = diag(a) and F = X'U.
 
     V_g = 0 if |F_g| <= penalty, else V_g = F_g (diag(a) + penalty / s)^-1 with s = |V_g|.
     """
-    if penalty == 0.0:  # least squares
+    if penalty == 0.0:  # Least squares.
         return F / np.maximum(a, 1e-12 * max(float(a.max()), 1e-300))
     count = int(group.max()) + 1
     squares = F**2
-    f2 = squares if count == F.shape[0] else _summed(squares, group, count)
+    f2 = squares if count == F.shape[0] else _sum_groups(squares, group, count)
     inside = np.sum(f2, axis=1) > penalty**2
     s = np.zeros(count)
     s[inside] = secular_root(f2[inside], a, penalty, 1.0)
@@ -90,14 +92,15 @@ def best_rows(F: Array, a: Array, penalty: float, group: Array) -> Array:
     return np.where(s > 0, F * s / (a * s + penalty), 0.0)
 
 
-def _summed(squares: Array, group: Array, count: int) -> Array:
+def _sum_groups(squares: Array, group: Array, count: int) -> Array:
+    """Sum the rows of each group."""
     result = np.zeros((count, squares.shape[1]))
     np.add.at(result, group, squares)
     return result
 
 
 def make_step(op: Operator, penalty: float, group: Array) -> Callable[[State], State]:
-    """One turn: U given V, V given U; two products with X."""
+    """Return one iteration: update U given V, then V given U."""
     xp = op.xp
     total = float(xp.sum(op.column_squares()))
     count = int(group.max()) + 1
@@ -132,7 +135,7 @@ def solve(
     tol: float,
     progress: Progress | None = None,
 ) -> Run[State]:
-    """Turns from V until the objective rests, with acceleration over V."""
+    """Iterate from V to convergence with Anderson acceleration."""
     accelerator = Anderson(
         lambda state: state.V.ravel(),
         lambda vector, state: state._replace(V=vector.reshape(state.V.shape)),
@@ -150,96 +153,102 @@ def solve(
 
 
 def start(op: Operator, d: int) -> tuple[Array, float]:
-    """PCA's V for a U with orthonormal columns, and the least penalty that empties it at once."""
+    """Return V of PCA, and the largest row norm of V."""
     parts = spectrum(op)
     V = np.asarray(parts.directions(d) * op.xp.sqrt(parts.eigenvalues[:d]))
     return V, float(np.sqrt(np.max(np.sum(V**2, axis=1))))
 
 
 def basis(V: Array) -> Array:
-    """Orthonormal rows that span the columns of V, the strongest first, zero where V is."""
-    kept = np.any(V != 0, axis=1)
-    U, s, _ = np.linalg.svd(V[kept], full_matrices=False)
+    """Return orthonormal rows that span the columns of V, by decreasing singular value."""
+    nonzero = np.any(V != 0, axis=1)
+    U, s, _ = np.linalg.svd(V[nonzero], full_matrices=False)
     rank = int(np.sum(s > 1e-10 * max(float(s.max(initial=0.0)), 1e-300)))
     W = np.zeros((rank, V.shape[0]))
-    W[:, kept] = U[:, :rank].T
+    W[:, nonzero] = U[:, :rank].T
     return W
 
 
-def refitted(op: Operator, V: Array) -> Array:
-    """The principal components of the columns that V uses."""
-    chosen = np.flatnonzero(np.any(V != 0, axis=1))
-    d = min(V.shape[1], chosen.size)
+def refit(op: Operator, V: Array) -> Array:
+    """Return the principal components of the columns with nonzero rows of V."""
+    selected = np.flatnonzero(np.any(V != 0, axis=1))
+    d = min(V.shape[1], selected.size)
     W = np.zeros((d, V.shape[0]))
     if d:
-        W[:, chosen] = principal_components(op.take_columns(op.xp.asarray(chosen)), d)[0]
+        W[:, selected] = principal_components(op.take_columns(op.xp.asarray(selected)), d)[0]
     return W
 
 
 class SSPCA(SparseProjection):
-    """Structured sparse PCA: variables, or groups of them, chosen for all components at once.
+    """Structured sparse PCA: groups of variables selected for all components jointly.
 
     Parameters
     ----------
     n_components : int, default=1
-        Fewer than min(n_samples, number of columns that vary).
+        Number of components, less than min(n_samples, number of varying columns).
     penalty : float, "cv" or "cv-refit", default="cv"
-        Weight of the norms of the groups, in the units of the singular values of X. "cv": the
-        one of ``n_penalties`` with the least error of reconstructing rows held out. The penalty
-        also shrinks the loadings, which costs reconstruction and favours small penalties, hence
-        too many variables; "cv-refit" reconstructs with the principal components of the
-        chosen variables, and is the better choice.
+        Group penalty, in units of the singular values of X. "cv" selects the penalty with the
+        smallest reconstruction error of held-out rows. Shrinkage of the loadings favours small
+        penalties and hence too many variables. "cv-refit" reconstructs with the principal
+        components of the selected variables and is recommended.
     n_features_to_select : int or None, default=None
-        Instead of ``penalty``: the smallest at which no more variables are left, and the
-        largest rows where several leave at once.
+        Maximum number of selected variables, which replaces ``penalty``. Ties are broken by row
+        norm.
     groups : list of lists of columns or None, default=None
-        A partition of the columns (positions, names or slices). None: every column is a group.
+        Partition of the columns (indices, names or slices). None puts each column in a separate
+        group.
     n_penalties : int, default=20
-        Penalties tried, in geometric progression.
+        Number of penalties of the cross-validation, in geometric progression.
     cv : int, default=5
-        Number of folds.
+        Number of cross-validation folds.
     scale : bool, default=False
-        Divide every column by its standard deviation first.
+        Whether to divide each column by its standard deviation.
     max_iter : int, default=500
-        The most turns.
+        Maximum number of iterations.
     tol : float, default=1e-7
-        The fall of the objective, as a share of ``|X|^2``, that ends them.
+        Minimum decrease of the objective per iteration, relative to ``|X|^2``.
     random_state : int, RandomState or None, default=None
-        Of the folds.
+        Seed for the cross-validation folds.
     verbose : int, default=0
+        Verbosity; a positive value shows a progress bar.
 
     Attributes
     ----------
-    components_ : array (n_components_, n_features_in_)
-        Orthonormal rows, exactly zero outside ``support_``.
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        Orthonormal rows, zero outside ``support_``.
     penalty_ : float
-    penalties_ : array
-        The penalties tried.
-    cv_errors_ : array
-        The mean square of what the components leave of rows held out, at each of them.
-    objective_path_ : array
-        Minus the objective after every turn, never falling.
-    support_ : bool array (n_features_in_,)
-        The chosen variables.
+        Selected penalty.
+    penalties_ : ndarray of shape (n_penalties,)
+        Penalties of the cross-validation.
+    cv_errors_ : ndarray of shape (n_penalties,)
+        Mean squared reconstruction error of held-out rows at each penalty.
+    objective_path_ : ndarray of shape (n_iter_,)
+        Negative objective after each iteration, non-decreasing.
+    support_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the selected variables.
     n_selected_ : int
-        How many there are.
+        Number of selected variables.
     n_components_ : int
-        Components that are not zero.
-    relevance_ : array (n_features_in_,)
-        How much a variable takes part, relative to the one that does most.
-    ranking_ : int array (n_features_in_,)
-        1 for the most relevant variable.
-    explained_variance_ : array (n_components_,)
+        Number of nonzero components.
+    relevance_ : ndarray of shape (n_features_in_,)
+        Largest absolute loading of a variable times the standard deviation of the component,
+        relative to the maximum.
+    ranking_ : ndarray of int of shape (n_features_in_,)
+        Rank by relevance; 1 is the most relevant variable.
+    explained_variance_ : ndarray of shape (n_components_,)
         Variance of the scores.
-    explained_variance_ratio_ : array (n_components_,)
-        Share of the total variance that each component adds to those before it.
-    mean_ : array (n_features_in_,)
-    scale_ : array (n_features_in_,)
-        Standard deviations of the columns if they were scaled, else ones.
-    varying_ : bool array (n_features_in_,)
-        False for constant columns.
+    explained_variance_ratio_ : ndarray of shape (n_components_,)
+        Proportion of the total variance that each component adds to the preceding ones.
+    mean_ : ndarray of shape (n_features_in_,)
+        Column means.
+    scale_ : ndarray of shape (n_features_in_,)
+        Standard deviations of the columns if ``scale=True``, otherwise ones.
+    varying_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the columns that are not constant.
     n_iter_ : int
+        Number of iterations.
     stop_reason_ : StopReason
+        Stop reason.
 
     Examples
     --------
@@ -278,7 +287,7 @@ class SSPCA(SparseProjection):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> SSPCA:
-        """Choose the variables of ``X`` and find their components."""
+        """Select variables of ``X`` and fit their components."""
         with self._fitting():
             self._fit(X)
         return self
@@ -288,11 +297,11 @@ class SSPCA(SparseProjection):
         n, p = op.shape
         if self.n_components >= min(n, p) and min(n, p) > 1:
             raise ParameterError(
-                f"`n_components` must be less than min(n_samples, columns that vary) = "
+                f"`n_components` must be less than min(n_samples, varying columns) = "
                 f"{min(n, p)}, got {self.n_components}"
             )
         group = self._group(np.asarray(columns.varying))
-        table = spectrum(op).table  # the same X'X, with at most p rows
+        table = spectrum(op).op  # same X'X, with at most p rows
         if self.n_features_to_select is not None:
             run, V, penalty = self._with_size(table, group, self.n_features_to_select)
         else:
@@ -304,17 +313,17 @@ class SSPCA(SparseProjection):
             run = self._run(table, group, penalty)
             V = run.state.V
         self._set_components(op, columns, basis(V), float(n))
-        # The norm of a row says how soon it would leave, which a rotation does not change.
+        # Row norms determine the order of elimination and are invariant to rotation.
         rows = np.linalg.norm(V, axis=1)
         self.relevance_[self.varying_] = rows / max(float(rows.max()), 1e-300)
         self.ranking_ = 1 + np.argsort(np.argsort(-self.relevance_, kind="stable"))
-        self.penalty_ = self._asked(columns.length(penalty))
+        self.penalty_ = self._given_penalty(columns.length(penalty))
         self.n_selected_ = int(self.support_.sum())
         self.objective_path_ = columns.variance(np.array(run.bounds))
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
 
     def _group(self, varying: Array) -> Array:
-        """The number of the group of every column that varies."""
+        """Return the group index of each varying column."""
         if self.groups is None:
             return np.arange(int(varying.sum()))
         label = np.empty(varying.size, dtype=int)
@@ -336,17 +345,17 @@ class SSPCA(SparseProjection):
         largest = float(np.sqrt(np.bincount(group, rows).max()))
         if not isinstance(self.penalty, str):
             penalty = float(self.penalty) / columns.unit
-            # Weaker ones are rounding, stronger ones leave nothing either.
-            return min(penalty, STRONGEST * largest) if penalty > WEAKEST * largest else 0.0
+            # Smaller penalties are negligible, and larger ones also give zero loadings.
+            return min(penalty, MAX_PENALTY * largest) if penalty > MIN_PENALTY * largest else 0.0
         if op.shape[0] < 3:
             raise InputError(
-                "cross-validation needs at least 3 rows, one to hold out and two that differ, got "
-                f"{op.shape[0]}: give `penalty` as a number, or `n_features_to_select`"
+                f"Cross-validation requires at least 3 rows, got {op.shape[0]}. Set `penalty` to a "
+                "number, or set `n_features_to_select`."
             )
         return largest * np.geomspace(0.02, 1.0, self.n_penalties)
 
     def _path(self, table: Operator, group: Array, grid: Array) -> Iterator[Array]:
-        """V at every penalty, each from the one before; rising, for nothing grows from zero."""
+        """Yield V at increasing penalties with warm starts; zero rows remain zero."""
         V = start(table, self.n_components)[0]
         for penalty in grid:
             V = self._run(table, group, penalty, V).state.V if V.any() else V
@@ -356,11 +365,11 @@ class SSPCA(SparseProjection):
         rows = np.asarray(op.map_rows(lambda block: block, entrywise=True))
         folds = KFold(min(self.cv, rows.shape[0]), shuffle=True, random_state=self._seed())
         errors = np.zeros(grid.size)
-        for kept, held_out in folds.split(rows):
-            mean = rows[kept].mean(axis=0)
-            table, new = DenseOperator(rows[kept] - mean), rows[held_out] - mean
-            for k, V in enumerate(self._path(spectrum(table).table, group, grid)):
-                W = basis(V) if self.penalty == "cv" else refitted(table, V)
+        for train, held_out in folds.split(rows):
+            mean = rows[train].mean(axis=0)
+            table, new = DenseOperator(rows[train] - mean), rows[held_out] - mean
+            for k, V in enumerate(self._path(spectrum(table).op, group, grid)):
+                W = basis(V) if self.penalty == "cv" else refit(table, V)
                 errors[k] += np.sum(new**2) - np.sum((new @ W.T) ** 2)
         self.penalties_ = columns.length(grid)
         self.cv_errors_ = columns.variance(errors) / rows.size
@@ -372,7 +381,7 @@ class SSPCA(SparseProjection):
     def _with_size(
         self, table: Operator, group: Array, size: int
     ) -> tuple[Run[State], Array, float]:
-        """Bisection of the penalty, always from the last V that was not sparse enough."""
+        """Select the penalty by bisection, with warm starts from the last V of sufficient size."""
         V, high = start(table, self.n_components)
         low, run = 0.0, self._run(table, group, 0.0, V)
         high *= np.sqrt(self.n_components)
@@ -389,19 +398,19 @@ class SSPCA(SparseProjection):
         return run, self._largest_groups(run.state.V, group, size), low
 
     def _largest_groups(self, V: Array, group: Array, size: int) -> Array:
-        """V on the largest groups that have no more than ``size`` variables together."""
+        """Restrict V to the groups of largest norm with at most ``size`` variables in total."""
         members = np.bincount(group)
         order = np.argsort(-np.sqrt(np.bincount(group, np.sum(V**2, axis=1))), kind="stable")
-        kept = order[np.cumsum(members[order]) <= size]
-        if not kept.size:
+        selected = order[np.cumsum(members[order]) <= size]
+        if not selected.size:
             raise ParameterError(
-                f"`n_features_to_select` = {size} is less than the {members[order[0]]} variables "
-                "of the most relevant group: groups are chosen as a whole"
+                f"`n_features_to_select` must be at least {members[order[0]]}, the number of "
+                f"variables of the most relevant group, got {size}. Groups are selected as a whole."
             )
-        return np.where(np.isin(group, kept)[:, None], V, 0.0)
+        return np.where(np.isin(group, selected)[:, None], V, 0.0)
 
-    def _asked(self, penalty: float) -> float:
-        """The penalty as it was given, if it was."""
+    def _given_penalty(self, penalty: float) -> float:
+        """Return the parameter `penalty` without rounding if it is a number."""
         given = not isinstance(self.penalty, str) and self.n_features_to_select is None
         return float(self.penalty) if given else penalty
 
@@ -423,7 +432,7 @@ class SSPCA(SparseProjection):
         self._warn_unfinished()
         if self.n_components_ < self.n_components:
             warn(
-                f"SSPCA: {self.n_components_} of {self.n_components} components are not zero: "
-                "lower `penalty`",
+                f"SSPCA: only {self.n_components_} of {self.n_components} components are nonzero. "
+                "Decrease `penalty`.",
                 FewerComponentsWarning,
             )

@@ -1,4 +1,4 @@
-"""Thresholded PCA: the K largest loadings of every principal component.
+"""Thresholded PCA: the K largest loadings of each principal component.
 
 [CJ95]  J. Cadima, I. T. Jolliffe. Loadings and correlations in the interpretation of principal
         components. Journal of Applied Statistics 22, 1995.
@@ -23,41 +23,41 @@ class ThresholdedPCA(SparseProjection):
     Parameters
     ----------
     n_components : int, default=1
-        At most min(n_samples - 1, number of columns that vary).
+        Number of components, at most min(n_samples - 1, number of varying columns).
     n_nonzero : int or None, default=None
-        Nonzeros of every component. None: all.
+        Number of nonzero loadings per component. None keeps all loadings.
     renormalize : bool, default=False
-        Replace what is left of a component by the leading eigenvector of its variables.
+        Whether to replace each component by the leading eigenvector of its selected variables.
     scale : bool, default=False
-        Divide every column by its standard deviation first.
+        Whether to divide each column by its standard deviation.
 
     Attributes
     ----------
-    components_ : array (n_components_, n_features_in_)
+    components_ : ndarray of shape (n_components_, n_features_in_)
         Unit rows with exact zeros.
-    support_ : bool array (n_features_in_,)
-        Variables used by any component.
+    support_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the variables with a nonzero loading.
     n_selected_ : int
-        The number of these variables.
-    n_nonzero_ : int array (n_components_,)
-        The number of nonzeros of each component.
+        Number of selected variables.
+    n_nonzero_ : ndarray of int of shape (n_components_,)
+        Number of nonzero loadings of each component.
     n_components_ : int
-        The number of components found.
-    explained_variance_ : array (n_components_,)
+        Number of components.
+    explained_variance_ : ndarray of shape (n_components_,)
         Variance of the scores, with denominator n - 1.
-    explained_variance_ratio_ : array (n_components_,)
-        The share of the total variance that each component adds to those before.
-    relevance_ : array (n_features_in_,)
-        Largest weight of a variable in any component, weighted by that component's standard
-        deviation, as a share of the largest.
-    ranking_ : int array (n_features_in_,)
-        1 for the most relevant variable, and so on.
-    mean_ : array (n_features_in_,)
-        Means of the columns.
-    scale_ : array (n_features_in_,)
-        What the columns were divided by: ones unless ``scale=True``.
-    varying_ : bool array (n_features_in_,)
-        False for constant columns.
+    explained_variance_ratio_ : ndarray of shape (n_components_,)
+        Proportion of the total variance that each component adds to the preceding ones.
+    relevance_ : ndarray of shape (n_features_in_,)
+        Largest absolute loading of a variable times the standard deviation of the component,
+        relative to the maximum.
+    ranking_ : ndarray of int of shape (n_features_in_,)
+        Rank by relevance; 1 is the most relevant variable.
+    mean_ : ndarray of shape (n_features_in_,)
+        Column means.
+    scale_ : ndarray of shape (n_features_in_,)
+        Standard deviations of the columns if ``scale=True``, otherwise ones.
+    varying_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the columns that are not constant.
 
     Examples
     --------
@@ -82,19 +82,19 @@ class ThresholdedPCA(SparseProjection):
         self.scale = scale
 
     def fit(self, X: Any, y: object = None) -> Self:
-        """Find the principal components of ``X`` and threshold them.
+        """Fit the principal components of ``X`` and threshold them.
 
         Parameters
         ----------
-        X : table (n_samples, n_features)
-            In memory, dense or sparse.
+        X : array-like of shape (n_samples, n_features)
+            Dense or sparse data matrix in memory.
         y : ignored
-            Here for scikit-learn's sake.
+            Present for compatibility with scikit-learn.
 
         Returns
         -------
         ThresholdedPCA
-            Itself.
+            The fitted estimator.
         """
         with self._fitting():
             self._fit(X)
@@ -105,7 +105,7 @@ class ThresholdedPCA(SparseProjection):
         n, p = op.shape
         if self.n_components > min(n - 1, p):
             raise ParameterError(
-                f"`n_components` must be at most min(n_samples - 1, columns that vary) = "
+                f"`n_components` must be at most min(n_samples - 1, varying columns) = "
                 f"{min(n - 1, p)}, got {self.n_components}"
             )
         K = p if self.n_nonzero is None else min(self.n_nonzero, p)

@@ -1,4 +1,4 @@
-"""The baselines against their definitions."""
+"""Baselines: agreement with their definitions."""
 
 import numpy as np
 import pytest
@@ -14,13 +14,13 @@ from prosparse import FewerComponentsWarning, InputError, ParameterError
 pytestmark = pytest.mark.quick
 
 
-def table(seed=0, n=50, p=12):
+def make_data(seed=0, n=50, p=12):
     rng = np.random.default_rng(seed)
     return rng.standard_normal((n, p)) @ rng.standard_normal((p, p))
 
 
-def test_thresholded_keeps_the_largest_loadings():
-    X = table()
+def test_thresholded_selects_the_largest_loadings():
+    X = make_data()
     model, pca = ThresholdedPCA(3, n_nonzero=4).fit(X), PCA(3).fit(X)
     for w, full in zip(model.components_, pca.components_):
         kept = np.argsort(-np.abs(full))[:4]
@@ -32,14 +32,14 @@ def test_thresholded_keeps_the_largest_loadings():
     assert np.all(better.explained_variance_ >= model.explained_variance_)
 
 
-def test_thresholded_refuses_too_many_components():
+def test_thresholded_rejects_too_many_components():
     with pytest.raises(ParameterError, match=r"at most min\(n_samples - 1.* = 12, got 13"):
-        ThresholdedPCA(13).fit(table())
+        ThresholdedPCA(13).fit(make_data())
 
 
 @pytest.mark.parametrize("shape", [(50, 12), (10, 90), (150, 100)])
 def test_path_is_greedy(shape):
-    X = table(1, *shape)
+    X = make_data(1, *shape)
     C = np.cov(X.T)
     model = PathSPCA(n_nonzero=min(80, shape[1])).fit(X)
     S = [int(np.argmax(np.diag(C)))]
@@ -53,14 +53,14 @@ def test_path_is_greedy(shape):
     assert model.explained_variance_[0] == pytest.approx(model.path_variances_[0, -1])
 
 
-def test_path_ends_at_pca():
-    X = table(2)
+def test_complete_path_is_pca():
+    X = make_data(2)
     model = PathSPCA(2).fit(X)
     np.testing.assert_allclose(model.path_variances_[:, -1], PCA(2).fit(X).explained_variance_)
 
 
 def test_path_stops_at_the_rank():
-    X = table(3)[:, :1] @ np.ones((1, 4)) * [1.0, 2.0, 3.0, 4.0]
+    X = make_data(3)[:, :1] @ np.ones((1, 4)) * [1.0, 2.0, 3.0, 4.0]
     with pytest.warns(FewerComponentsWarning, match="1 of 2"):
         model = PathSPCA(2).fit(X)
     assert model.n_components_ == 1
@@ -76,7 +76,7 @@ def test_best_entry_is_the_maximum(seed):
 
 
 def test_nspca_ends_at_a_stationary_point():
-    X = table(4, 60, 6)
+    X = make_data(4, 60, 6)
     C = np.cov(X.T)
     C /= np.linalg.eigvalsh(C)[-1]
     alpha, beta = 2.0, 0.05
@@ -100,7 +100,7 @@ def test_nspca_ends_at_a_stationary_point():
 
 
 def test_nspca_components():
-    X = table(5, 80, 10)
+    X = make_data(5, 80, 10)
     model = NSPCA(2, beta=0.02, random_state=0, max_iter=2000).fit(X)
     assert np.all(model.components_ >= 0)
     np.testing.assert_allclose(np.linalg.norm(model.components_, axis=1), 1.0)
@@ -109,18 +109,20 @@ def test_nspca_components():
     assert sparser.n_nonzero_.sum() < model.n_nonzero_.sum()
 
 
-def test_nspca_says_when_nothing_is_left_or_unfinished():
-    with pytest.warns(FewerComponentsWarning, match="lower `beta`"):
-        NSPCA(2, beta=50.0, random_state=0).fit(table())
+def test_nspca_warns_about_zero_components_and_nonconvergence():
+    with pytest.warns(FewerComponentsWarning, match="Decrease `beta`"):
+        NSPCA(2, beta=50.0, random_state=0).fit(make_data())
     with pytest.warns(ConvergenceWarning, match="max_iter"):
-        NSPCA(max_iter=1, tol=0, random_state=0).fit(table())
+        NSPCA(max_iter=1, tol=0, random_state=0).fit(make_data())
 
 
-def test_nspca_refuses_wide_tables():
+def test_nspca_rejects_many_columns():
     with pytest.raises(InputError, match=r"use EMPCA\(nonnegative=True\)"):
         NSPCA().fit(np.random.default_rng(0).standard_normal((3, 5001)))
 
 
-def test_more_components_than_columns_are_refused():
-    with pytest.raises(ParameterError, match="`n_components` must be at most the number of col"):
+def test_nspca_rejects_more_components_than_columns():
+    with pytest.raises(
+        ParameterError, match="`n_components` must be at most the number of varying"
+    ):
         NSPCA(4).fit(np.random.default_rng(0).standard_normal((20, 3)))

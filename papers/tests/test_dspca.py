@@ -1,4 +1,4 @@
-"""DSPCA against its certificate, its paper's figures and a brute-force bound."""
+"""DSPCA: certificate, published results and exhaustive search."""
 
 from itertools import combinations
 
@@ -8,14 +8,14 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 
 from papers.baselines import DSPCA
-from papers.baselines.dspca import on_simplex, solve
+from papers.baselines.dspca import project_on_simplex, solve
 from prosparse import FewerComponentsWarning, InputError
 from prosparse.inference.progress import Progress
 
 pytestmark = pytest.mark.quick
 
 
-def table(seed=0, n=50, p=12):
+def make_data(seed=0, n=50, p=12):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p)) @ rng.standard_normal((p, p))
     return X - X.mean(axis=0)
@@ -26,7 +26,7 @@ def relaxation(C, rho, tol=1e-5):
 
 
 def covariance(seed=0, p=8):
-    X = table(seed, 40, p)
+    X = make_data(seed, 40, p)
     C = X.T @ X
     return C / C.diagonal().max()
 
@@ -39,14 +39,14 @@ def test_certificate(rho):
     assert np.linalg.eigvalsh(Z)[0] >= -1e-12
     assert np.trace(Z) == pytest.approx(1.0)
     assert state.value == pytest.approx(np.sum(C * Z) - rho * np.abs(Z).sum())
-    assert -1e-9 <= state.ceiling - state.value <= 1e-5
+    assert -1e-9 <= state.upper_bound - state.value <= 1e-5
 
 
 @pytest.mark.parametrize("rho", [0.05, 0.2])
 def test_relaxation_is_above_every_sparse_vector(rho):
-    """max w'Cw - rho |w|_1^2 is the same problem for Z of rank one."""
+    """The relaxation bounds max w'Cw - rho |w|_1^2, its restriction to Z of rank one."""
     C = covariance(1, 6)
-    ceiling = relaxation(C, rho).ceiling
+    ceiling = relaxation(C, rho).upper_bound
     best = -np.inf
     for size in range(1, 7):
         for S in map(list, combinations(range(6), size)):
@@ -58,7 +58,7 @@ def test_relaxation_is_above_every_sparse_vector(rho):
 
 
 def test_pitprops_as_published(pitprops):
-    """Table 1 of d'Aspremont et al. (2007): the first component, to its three digits."""
+    """The first component matches Table 1 of d'Aspremont et al. (2007) to three digits."""
     X, names = pitprops
     published = {
         "topdiam": 0.560,
@@ -75,15 +75,15 @@ def test_pitprops_as_published(pitprops):
         assert ours[name] == pytest.approx(value, abs=2e-3)
 
 
-def test_without_penalty_it_is_pca():
-    X = table(3)
+def test_zero_penalty_is_pca():
+    X = make_data(3)
     model, pca = DSPCA(3, penalty=0.0, tol=1e-7).fit(X), PCA(3).fit(X)
     np.testing.assert_allclose(model.explained_variance_, pca.explained_variance_, rtol=1e-6)
     np.testing.assert_allclose(model.values_, pca.explained_variance_, rtol=1e-6)
 
 
-def test_variables_left_out_from_the_start_have_no_part():
-    """The same optimum with and without the columns whose covariances are all below rho."""
+def test_screened_variables_do_not_change_the_optimum():
+    """Columns with all covariances below rho have zero loadings in the optimum."""
     C = covariance(4)
     rho = float(np.median(np.abs(C).max(axis=1)))
     S = np.abs(C).max(axis=1) > rho
@@ -93,29 +93,29 @@ def test_variables_left_out_from_the_start_have_no_part():
     assert np.abs(whole.Z[~S]).max() < 1e-3
 
 
-def test_from_one_on_a_single_variable_is_left():
-    X = table(5)
+def test_penalty_of_one_selects_a_single_variable():
+    X = make_data(5)
     model = DSPCA(2, penalty=1.5).fit(X)
     np.testing.assert_array_equal(model.n_nonzero_, [1, 1])
     assert model.components_[0, np.argmax(X.var(axis=0))] != 0
 
 
-def test_simplex():
+def test_projection_on_the_simplex():
     rng = np.random.default_rng(0)
     values = rng.standard_normal(9)
-    w = on_simplex(values)
+    w = project_on_simplex(values)
     assert w.sum() == pytest.approx(1.0)
     assert np.all(w >= 0)
-    for _ in range(200):  # no other point is nearer
+    for _ in range(200):  # No other point is closer.
         other = rng.dirichlet(np.ones(9))
         assert np.sum((w - values) ** 2) <= np.sum((other - values) ** 2)
 
 
-def test_words():
+def test_warnings_and_errors():
     with pytest.warns(ConvergenceWarning, match="max_iter"):
-        DSPCA(max_iter=1, tol=0).fit(table())
-    flat = table()[:, :1] * np.ones(4)
+        DSPCA(max_iter=1, tol=0).fit(make_data())
+    flat = make_data()[:, :1] * np.ones(4)
     with pytest.warns(FewerComponentsWarning, match="1 of 2"):
         DSPCA(2).fit(flat)
-    with pytest.raises(InputError, match="Choose columns first, or use EMPCA"):
+    with pytest.raises(InputError, match="Select columns first, or use EMPCA"):
         DSPCA().fit(np.random.default_rng(0).standard_normal((4, 1600)))

@@ -1,4 +1,4 @@
-"""SPCA against R's elasticnet, its optimality conditions and its definition."""
+"""SPCA: agreement with R elasticnet, optimality conditions and definition."""
 
 import json
 
@@ -21,13 +21,13 @@ from prosparse.metrics import adjusted_explained_variance
 pytestmark = pytest.mark.quick
 
 
-def table(seed=0, n=50, p=12):
+def make_data(seed=0, n=50, p=12):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p)) @ rng.standard_normal((p, p))
     return X - X.mean(axis=0)
 
 
-def test_pitprops_as_in_r(pitprops, reference_folder):
+def test_pitprops_matches_r(pitprops, reference_folder):
     X, _ = pitprops
     model = SPCA(6, n_nonzero=[7, 4, 4, 1, 1, 1]).fit(X)
     np.testing.assert_array_equal(model.n_nonzero_, [7, 4, 4, 1, 1, 1])
@@ -38,13 +38,13 @@ def test_pitprops_as_in_r(pitprops, reference_folder):
 
 @pytest.mark.parametrize("ridge", [0.5, np.inf])
 def test_regressions_satisfy_their_optimality_conditions(ridge):
-    X = table()
+    X = make_data()
     C = X.T @ X
     a = PCA(1).fit(X).components_[0]
     l1 = np.array([0.6 * np.abs(C @ a).max()])
     if np.isinf(ridge):
         b = soft_threshold_regression(None, l1)(C @ a, 0)
-        slope = 2.0 * (b - C @ a)  # of |b|^2 - 2 b'Ca
+        slope = 2.0 * (b - C @ a)  # gradient of |b|^2 - 2 b'Ca
     else:
         b = elastic_net(C, ridge, None, l1)(C @ a, 0)
         slope = 2.0 * ((C + ridge * np.eye(12)) @ b - C @ a)
@@ -54,8 +54,8 @@ def test_regressions_satisfy_their_optimality_conditions(ridge):
     assert np.all(np.abs(slope[~used]) <= l1[0] * (1 + 1e-8))
 
 
-def test_objective_never_rises():
-    X = table(1)
+def test_objective_is_non_increasing():
+    X = make_data(1)
     C, l1, ridge = X.T @ X, np.array([20.0, 10.0, 5.0]), 0.3
     solve = elastic_net(C, ridge, None, l1)
     A = PCA(3).fit(X).components_.T
@@ -69,8 +69,8 @@ def test_objective_never_rises():
         state = new
 
 
-def test_objective_is_the_papers():
-    X = table(2)
+def test_objective_matches_the_definition():
+    X = make_data(2)
     rng = np.random.default_rng(0)
     A, B = np.linalg.qr(rng.standard_normal((12, 2)))[0], rng.standard_normal((12, 2))
     l1, ridge = np.array([0.3, 0.7]), 0.2
@@ -79,8 +79,8 @@ def test_objective_is_the_papers():
 
 
 @pytest.mark.parametrize("ridge", [1e-6, np.inf])
-def test_cardinality_is_kept_and_no_penalty_is_pca(ridge):
-    X = table(3)
+def test_cardinality_is_attained_and_zero_penalty_is_pca(ridge):
+    X = make_data(3)
     model = SPCA(3, n_nonzero=[5, 3, 1], ridge=ridge).fit(X)
     np.testing.assert_array_equal(model.n_nonzero_, [5, 3, 1])
     np.testing.assert_allclose(np.linalg.norm(model.components_, axis=1), 1.0)
@@ -90,48 +90,48 @@ def test_cardinality_is_kept_and_no_penalty_is_pca(ridge):
     np.testing.assert_allclose(cosines, 1.0, atol=1e-6)
 
 
-def test_units_do_not_matter():
-    X = table(4)
+def test_scale_equivariance():
+    X = make_data(4)
     small, large = (
         SPCA(2, penalty=2.0 * c**2, ridge=0.1 * c**2).fit(c * X).components_ for c in (1.0, 1000.0)
     )
     np.testing.assert_allclose(small, large, atol=1e-10)
 
 
-def test_wide_tables_need_an_infinite_ridge():
+def test_many_columns_require_infinite_ridge():
     X = np.random.default_rng(0).standard_normal((3, 5001))
     with pytest.raises(InputError, match="ridge=inf"):
         SPCA().fit(X)
     assert SPCA(n_nonzero=7, ridge=np.inf).fit(X).n_nonzero_[0] == 7
 
 
-def test_words():
+def test_warnings_and_errors():
     with pytest.raises(ParameterError, match="one number or one for each of the 3 components"):
-        SPCA(3, n_nonzero=[2, 2]).fit(table())
+        SPCA(3, n_nonzero=[2, 2]).fit(make_data())
     with pytest.raises(ParameterError, match="at most min"):
-        SPCA(13).fit(table())
-    with pytest.warns(FewerComponentsWarning, match="lower `penalty`"):
-        SPCA(2, penalty=[0.0, 1e9]).fit(table())
+        SPCA(13).fit(make_data())
+    with pytest.warns(FewerComponentsWarning, match="Decrease `penalty`"):
+        SPCA(2, penalty=[0.0, 1e9]).fit(make_data())
     with pytest.warns(ConvergenceWarning, match="max_iter"):
-        SPCA(3, n_nonzero=4, max_iter=1, tol=0).fit(table())
+        SPCA(3, n_nonzero=4, max_iter=1, tol=0).fit(make_data())
 
 
-def test_tiny_units_make_the_ridge_infinite_and_not_the_components_zero():
-    X = table(5)
+def test_small_units_do_not_give_zero_components():
+    X = make_data(5)
     tiny, soft = SPCA(2, n_nonzero=3).fit(1e-90 * X), SPCA(2, n_nonzero=3, ridge=np.inf).fit(X)
     np.testing.assert_allclose(tiny.components_, soft.components_, atol=1e-8)
     np.testing.assert_array_equal(tiny.n_nonzero_, [3, 3])
 
 
-def test_of_equal_columns_the_first_is_kept():
-    """Copies of a variable have the same regression: a threshold between them leaves neither."""
-    X = table(6)[:, [0, 0, 1, 1]]
+def test_first_of_identical_columns_is_selected():
+    """Ties are broken by position, so that a threshold does not remove all copies."""
+    X = make_data(6)[:, [0, 0, 1, 1]]
     model = SPCA(1, n_nonzero=1, ridge=np.inf).fit(X)
     np.testing.assert_array_equal(model.n_nonzero_, [1])
     np.testing.assert_array_equal(SPCA(1, n_nonzero=3, ridge=np.inf).fit(X).n_nonzero_, [3])
 
 
-def test_copies_of_columns_need_no_warning():
-    """Least angle regression warns of them; the suite makes any warning an error."""
-    X = np.repeat(table(7)[:, :3], 3, axis=1)
+def test_identical_columns_raise_no_warning():
+    """Warnings of least angle regression are suppressed (warnings are errors in the tests)."""
+    X = np.repeat(make_data(7)[:, :3], 3, axis=1)
     assert SPCA(2, n_nonzero=2, ridge=0.0).fit(X).n_components_ == 2

@@ -1,4 +1,4 @@
-"""SSPCA against the problem that its paper states, solved slowly."""
+"""SSPCA: agreement with the problem stated in the paper."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from prosparse.datasets import make_globally_sparse
 from prosparse.metrics import support_f_score
 
 
-def table(seed=0, n=30, p=12):
+def make_data(seed=0, n=30, p=12):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p)) @ rng.standard_normal((p, p))
     return X - X.mean(axis=0)
@@ -24,8 +24,8 @@ def paper_objective(X, U, V, penalty, group):
     return 0.5 * np.sum((X - U @ V.T) ** 2) + penalty * np.sum(norms)
 
 
-def by_columns(X, V, penalty, group, turns):
-    """The paper's own alternation: columns of U inside unit balls, V by proximal gradient."""
+def solve_by_columns(X, V, penalty, group, turns):
+    """Solve as in the paper: columns of U in unit balls, V by proximal gradient."""
     rng = np.random.default_rng(0)
     U = rng.standard_normal((X.shape[0], V.shape[1]))
     U /= np.linalg.norm(U, axis=0)
@@ -44,19 +44,19 @@ def by_columns(X, V, penalty, group, turns):
 
 
 @pytest.mark.parametrize("groups", [np.arange(12), np.repeat(np.arange(4), 3)], ids=["rows", "4"])
-def test_one_ball_is_as_good_as_the_papers_unit_balls(groups):
-    X = table(1)
+def test_single_constraint_matches_unit_ball_constraints(groups):
+    X = make_data(1)
     op, penalty = DenseOperator(X), 12.0
     V, _ = start(op, 3)
     ours = -solve(op, V, penalty, groups, 2000, 1e-13).state.bound
-    slow = by_columns(X, V, penalty, groups, 300)
+    slow = solve_by_columns(X, V, penalty, groups, 300)
     assert ours <= slow * (1 + 1e-6)
-    assert ours >= slow * (1 - 1e-3)  # and it is the same problem
+    assert ours >= slow * (1 - 1e-3)  # Both solve the same problem.
 
 
 def test_bound_is_the_objective_of_a_feasible_pair():
-    """A rotation makes the columns of U equally long, hence at most one."""
-    X = table(2)
+    """A rotation gives the columns of U equal norms of at most one."""
+    X = make_data(2)
     op, penalty, group = DenseOperator(X), 5.0, np.arange(12)
     V, _ = start(op, 3)
     state = make_step(op, penalty, group)(State(V, -np.inf))
@@ -66,14 +66,16 @@ def test_bound_is_the_objective_of_a_feasible_pair():
 
     ball = {"type": "ineq", "fun": lambda U: 3.0 - U @ U}
     U = minimize(left, np.zeros(90), constraints=ball, method="SLSQP", options={"ftol": 1e-14}).fun
-    assert -state.bound + 1e-6 >= U  # the best U for this V is no worse than the one it came from
+    assert (
+        -state.bound + 1e-6 >= U
+    )  # The optimal U for this V is at least as good as the previous one.
     again = make_step(op, penalty, group)(state)
     assert -again.bound <= U + 1e-6
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 5.0, 20.0])
-def test_objective_never_rises(penalty):
-    op, group = DenseOperator(table(3)), np.arange(12)
+def test_objective_is_non_increasing(penalty):
+    op, group = DenseOperator(make_data(3)), np.arange(12)
     state = State(start(op, 4)[0], -np.inf)
     step = make_step(op, penalty, group)
     for _ in range(50):
@@ -103,7 +105,7 @@ def test_secular_root():
     np.testing.assert_allclose(np.sum(f2 / (a * t[:, None] + 1.5) ** 2, axis=1), 1.0, rtol=1e-10)
 
 
-def test_components_are_orthonormal_and_of_the_wanted_size():
+def test_components_are_orthonormal_and_have_the_given_size():
     X, support, _ = make_globally_sparse(random_state=0)
     for q in (10, 15, 29):
         model = SSPCA(5, n_features_to_select=q).fit(X)
@@ -115,17 +117,17 @@ def test_components_are_orthonormal_and_of_the_wanted_size():
     assert support_f_score(support, SSPCA(5, n_features_to_select=10).fit(X).support_) == 1.0
 
 
-def test_refitted_cross_validation_finds_the_truth():
+def test_refitted_cross_validation_selects_the_true_variables():
     X, support, _ = make_globally_sparse(100, 40, n_components=4, n_informative=12, random_state=1)
     refit = SSPCA(4, penalty="cv-refit", random_state=0).fit(X)
     plain = SSPCA(4, random_state=0).fit(X)
     assert support_f_score(support, refit.support_) == 1.0
-    assert plain.n_selected_ >= refit.n_selected_  # shrinkage favours small penalties
+    assert plain.n_selected_ >= refit.n_selected_  # Shrinkage favours small penalties.
     assert refit.penalties_.shape == refit.cv_errors_.shape == (20,)
     assert refit.penalty_ == pytest.approx(refit.penalties_[np.argmin(refit.cv_errors_)])
 
 
-def test_groups_come_and_go_together():
+def test_groups_enter_and_leave_together():
     X = make_globally_sparse(60, 20, n_components=3, n_informative=8, random_state=2).X
     groups = [[i, i + 1] for i in range(0, 20, 2)]
     model = SSPCA(3, penalty=8.0, groups=groups).fit(X)
@@ -138,19 +140,19 @@ def test_groups_come_and_go_together():
         SSPCA(3, penalty=8.0, groups=groups[1:]).fit(X)
 
 
-def test_words():
-    X = table()
+def test_warnings_and_errors():
+    X = make_data()
     with pytest.raises(ParameterError, match="less than min"):
         SSPCA(12, penalty=1.0).fit(X)
     with pytest.raises(ParameterError, match="'cv', 'cv-refit'"):
         SSPCA(penalty="bic").fit(X)
-    with pytest.warns(FewerComponentsWarning, match="lower `penalty`"):
+    with pytest.warns(FewerComponentsWarning, match="Decrease `penalty`"):
         SSPCA(2, penalty=1e9).fit(X)
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         SSPCA(3, penalty=5.0, max_iter=1).fit(X)
 
 
-def test_basis_spans_and_keeps_zeros():
+def test_basis_preserves_span_and_zeros():
     V = np.zeros((6, 3))
     V[[1, 4, 5]] = np.random.default_rng(0).standard_normal((3, 3))
     V[:, 2] = V[:, 0]
@@ -160,42 +162,44 @@ def test_basis_spans_and_keeps_zeros():
     assert not W[:, [0, 2, 3]].any()
 
 
-def test_a_fit_leaves_nothing_of_the_one_before():
-    model = SSPCA(2, n_penalties=3, cv=2, random_state=0).fit(table())
+def test_refit_clears_attributes():
+    model = SSPCA(2, n_penalties=3, cv=2, random_state=0).fit(make_data())
     assert model.cv_errors_.shape == (3,)
-    model.set_params(penalty=1.0).fit(table())
+    model.set_params(penalty=1.0).fit(make_data())
     assert not hasattr(model, "cv_errors_")
     assert not hasattr(model, "penalties_")
     assert model.penalty_ == 1.0
 
 
-def test_two_rows_cannot_be_cross_validated():
+def test_cross_validation_requires_three_rows():
     with pytest.raises(InputError, match="at least 3 rows"):
-        SSPCA().fit(table(n=2))
-    assert SSPCA(penalty=0.1).fit(table(n=2)).n_components_ == 1
+        SSPCA().fit(make_data(n=2))
+    assert SSPCA(penalty=0.1).fit(make_data(n=2)).n_components_ == 1
 
 
-def test_groups_are_chosen_as_a_whole():
+def test_groups_are_selected_as_a_whole():
     X = make_globally_sparse(60, 20, n_components=3, n_informative=8, random_state=2).X
     groups = [[i, i + 1] for i in range(0, 20, 2)]
     model = SSPCA(2, n_features_to_select=7, groups=groups).fit(X)
     pairs = model.support_.reshape(10, 2)
     assert np.all(pairs[:, 0] == pairs[:, 1])
     assert model.n_selected_ == 6
-    with pytest.raises(ParameterError, match="less than the 2 variables of the most relevant"):
+    with pytest.raises(
+        ParameterError, match="must be at least 2, the number of variables of the most"
+    ):
         SSPCA(1, n_features_to_select=1, groups=groups).fit(X)
 
 
-def test_groups_of_columns_that_are_not_there():
+def test_groups_with_missing_columns():
     with pytest.raises(ParameterError, match="group 1 of `groups` has column 12"):
-        SSPCA(penalty=1.0, groups=[list(range(11)), [12]]).fit(table())
+        SSPCA(penalty=1.0, groups=[list(range(11)), [12]]).fit(make_data())
 
 
 @pytest.mark.parametrize("size", [1e-150, 1e150])
-def test_penalties_far_from_the_units_of_the_table(size):
-    X = size * table()
-    if size > 1:  # no penalty at all
+def test_extreme_penalties(size):
+    X = size * make_data()
+    if size > 1:  # Equivalent to no penalty.
         assert SSPCA(2, penalty=10.0).fit(X).n_selected_ == 12
     else:
-        with pytest.warns(FewerComponentsWarning, match="lower `penalty`"):
+        with pytest.warns(FewerComponentsWarning, match="Decrease `penalty`"):
             SSPCA(2, penalty=10.0).fit(X)
