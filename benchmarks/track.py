@@ -90,7 +90,7 @@ def gsppca_pass(machine: Machine) -> Figure:
     X = make_globally_sparse(1000, 5000, n_components=20, n_informative=200, random_state=0).X
     X -= X.mean(axis=0)
     parts = spectrum(DenseOperator(X))
-    step, state = make_step(parts.table, 1000), init(parts, 20)
+    step, state = make_step(parts.op, 1000), init(parts, 20)
     state = step(step(state))
     least = max(4 * X.size * 20 / machine.flops, 2 * X.nbytes / machine.bytes)
     seconds = best(lambda: step(state), 5)
@@ -101,7 +101,7 @@ def gsppca_sparse_pass(machine: Machine) -> Figure:
     X = sparse.random_array((2700, 10000), density=0.05, random_state=0, format="csr")
     op = SparseOperator(X, np.asarray(X.mean(axis=0)).ravel(), np.ones(10000))
     parts = spectrum(op, 10)
-    step, state = make_step(parts.table, 2700), init(parts, 10)
+    step, state = make_step(parts.op, 2700), init(parts, 10)
     state = step(state)
     read = 2 * (X.data.nbytes + X.indices.nbytes + (2700 + 10000) * 10 * NUMBER)
     least = max(4 * X.nnz * 10 / machine.flops, read / machine.bytes)

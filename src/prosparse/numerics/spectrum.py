@@ -1,5 +1,8 @@
-"""The spectrum of a table through the Gram matrix of its smaller side, or, where both sides are
-large, its leading part through a few products."""
+"""Spectrum of a data matrix.
+
+The Gram matrix of the smaller side gives all eigenvalues. If both sides are large, block Krylov
+iterations give the leading ones.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +18,26 @@ from ..data import Array, DenseOperator, Operator
 from ..data.arrays import from_numpy, to_numpy, to_numpy_async
 from ..parallel import blas_threads
 
-# Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
-EXACT_SIDE = 2048
-_OVERSAMPLE = 10  # columns of a Krylov block beyond those asked for
-_DEPTH = 6  # as many directions are looked at between restarts, times those kept
-_DEPTH_OF_BLOCKS = 3  # the same where blocks are narrow
-# Sides that have fewer than so many times the directions looked for are decomposed as a whole.
-_WHOLE = 4
-_SMALL = 512  # a side on which threads do not pay
-# What a unit direction must have at least that those before it have not, to be told from them by
-# products: its square is far above rounding.
-_WELL_APART = 1e-4
+EXACT_SIDE = 2048  # maximum side of a matrix whose full spectrum is computed
+N_OVERSAMPLES = 10  # additional columns of a Krylov block
+KRYLOV_DEPTH = 6  # number of blocks in the Krylov basis between restarts
+NARROW_KRYLOV_DEPTH = 3  # the same for narrow blocks, in multiples of the full width
+# The full spectrum is computed if the side is less than this multiple of the number of vectors.
+MIN_SIDE_RATIO = 4
+MAX_SINGLE_THREAD_SIDE = 512  # maximum side for which several threads are slower than one
+# Minimum norm of the part of a unit vector that is orthogonal to the previous ones, for
+# orthogonalisation by the Cholesky factor. Its square is far above the rounding error.
+MIN_CHOLESKY_DIAGONAL = 1e-4
 
 
 def eye_like(square: Array, xp: Any) -> Array:
+    """Return the identity matrix with the shape, type and device of a square matrix."""
     return xp.eye(square.shape[0], dtype=square.dtype, device=device(square))
 
 
 def eigenpairs(symmetric: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`numpy.linalg.eigh`; of a small matrix on one thread, as others would only be waited for."""
-    if symmetric.shape[0] > _SMALL:
+    """Return the result of `numpy.linalg.eigh`, computed on one thread for small matrices."""
+    if symmetric.shape[0] > MAX_SINGLE_THREAD_SIDE:
         values, vectors = np.linalg.eigh(symmetric)
     else:
         with blas_threads(1):
@@ -43,10 +46,10 @@ def eigenpairs(symmetric: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def products(op: Operator, filters: Array) -> tuple[Array, Array]:
-    """X'Y and Y'Y for Y = X F, all that an EM pass needs of the rows: two products with X.
+    """Return X'Y and Y'Y for Y = X F, the statistics of an EM iteration.
 
-    Products are in the table's precision, results in that of F; Y'Y is F'(X'Y), as the filters
-    are short and Y is long.
+    Products are computed in the precision of X and returned in the precision of F. Y'Y is computed
+    as F'(X'Y), because F has fewer rows than Y.
     """
     xp = op.xp
     XY = xp.astype(squared_product(op, xp.astype(filters, op.dtype)), filters.dtype)
@@ -55,101 +58,99 @@ def products(op: Operator, filters: Array) -> tuple[Array, Array]:
 
 
 def squared_product(op: Operator, F: Array) -> Array:
-    """X'X F, one pass."""
-
+    """Return X'X F, with one iteration over the rows."""
     return op.sum_rows(lambda block: (block.T @ (block @ F),))[0]
 
 
-def across(op: Operator, Y: Array) -> Array:
-    """Y'X, in the precision of the table."""
+def transposed_product(op: Operator, Y: Array) -> Array:
+    """Return Y'X in the precision of X."""
     return op.sum_rows(lambda block, rows: (rows.T @ block,), Y)[0]
 
 
-def there_and_back(op: Operator, F: Array) -> tuple[Array, Array]:
-    """Y = X F, in memory, and Y'X, by one pass over blocks of rows, which are on the host; in the
-    precision of F."""
-    xp, (n, d), narrow = op.xp, (op.shape[0], F.shape[1]), op.xp.astype(F, op.dtype, copy=False)
+def product_and_transpose(op: Operator, F: Array) -> tuple[Array, Array]:
+    """Return Y = X F and Y'X in the precision of F, with one iteration over blocks in memory."""
+    xp, (n, d), F_narrow = op.xp, (op.shape[0], F.shape[1]), op.xp.astype(F, op.dtype, copy=False)
 
-    def both(block: Any, places: Array) -> tuple[Array, Array]:
-        some, first = block @ narrow, int(places[0])
-        Y = xp.zeros((n, d), dtype=some.dtype)
-        Y[first : first + some.shape[0], :] = some
-        return Y, (block.T @ some).T
+    def multiply(block: Any, row_index: Array) -> tuple[Array, Array]:
+        Y_block, first = block @ F_narrow, int(row_index[0])
+        Y = xp.zeros((n, d), dtype=Y_block.dtype)
+        Y[first : first + Y_block.shape[0], :] = Y_block
+        return Y, (block.T @ Y_block).T
 
-    Y, YX = op.sum_rows(both, xp.arange(n))
+    Y, YX = op.sum_rows(multiply, xp.arange(n))
     return xp.astype(Y, F.dtype, copy=False), xp.astype(YX, F.dtype, copy=False)
 
 
-class Latents(NamedTuple):
-    """Y = X F, seen from both ends: what goes back to the columns, and what the host needs of it.
+class FactorProducts(NamedTuple):
+    """Products of Y = X F.
 
-    A GPU is busy with the second product, and is handed all that follows, while the host waits for
-    Y'Y alone and decides in which basis it wants Y.
+    Y'Y is copied to CPU memory asynchronously, so that a GPU computes Y'X in the meantime.
     """
 
     YX: Array  # (d, p) in the precision of F
-    squares: Callable[[], np.ndarray]  # Y'Y in double precision, on the host
+    squares: Callable[[], np.ndarray]  # returns Y'Y in double precision, in CPU memory
 
 
-def latents(op: Operator, filters: Array) -> Latents:
-    """Y = X F; see `Latents`."""
+def factor_products(op: Operator, filters: Array) -> FactorProducts:
+    """Return the products of Y = X F."""
     xp = op.xp
-    if op.whole is None:  # one pass over the blocks has to do
+    if op.whole is None:  # iterate once over the blocks
         XY, YY = products(op, filters)
-        return Latents(XY.T, lambda: to_numpy(YY))
+        return FactorProducts(XY.T, lambda: to_numpy(YY))
     Y = op.matmul(xp.astype(filters, op.dtype))
-    wide = xp.astype(Y, xp.float64, copy=False)
-    squares = to_numpy_async(wide.T @ wide)
-    return Latents(xp.astype(across(op, Y), filters.dtype, copy=False), squares)
+    Y_double = xp.astype(Y, xp.float64, copy=False)
+    squares = to_numpy_async(Y_double.T @ Y_double)
+    return FactorProducts(xp.astype(transposed_product(op, Y), filters.dtype, copy=False), squares)
 
 
 def sums_of_squares(op: Operator, filters: np.ndarray) -> np.ndarray:
-    """Squared length of X f for every column f of ``filters``, (p, d) on the host."""
-    xp, there = op.xp, from_numpy(filters, op.column_squares(), op.dtype)
-    (squares,) = op.sum_rows(lambda block: (xp.sum((block @ there) ** 2, axis=0),))
+    """Return the squared norm of X f for every column f of ``filters`` (p, d), as (d,)."""
+    xp, F = op.xp, from_numpy(filters, op.column_squares(), op.dtype)
+    (squares,) = op.sum_rows(lambda block: (xp.sum((block @ F) ** 2, axis=0),))
     return to_numpy(squares).astype(float)
 
 
 class Spectrum(NamedTuple):
-    """The singular value decomposition of a table, as far as the methods here need it.
+    """Eigenvalues of X'X and an equivalent data matrix.
 
-    They are invariant under rotations of the sample space, so a table with more rows than
-    columns is replaced by a p x p one with the same X'X: every later pass is cheaper.
+    The methods are invariant under rotations of the rows. A matrix with more rows than columns is
+    replaced by a p x p matrix with the same X'X, which makes later iterations faster.
     """
 
-    eigenvalues: Array  # (min(n, p),) of X'X, in falling order; see `spectrum`
-    table: Operator  # X itself if n <= p or p is large, else diag(singular values) V', p x p
-    left: Array  # left singular vectors of `table`, unless `right` are known
-    n: int  # rows of X
+    eigenvalues: Array  # (min(n, p),) of X'X in decreasing order; see `spectrum`
+    op: Operator  # X if n <= p or p is large, else diag(singular values) V', p x p
+    left: Array  # left singular vectors of `op`; None if `right` is given
+    n: int  # number of rows of X
     right: Array = None  # (p, m) leading right singular vectors
 
     def directions(self, d: int) -> Array:
-        """The d leading eigenvectors of X'X, p x d (zero where the eigenvalue is)."""
+        """Return the d leading eigenvectors of X'X, (p, d); zero for zero eigenvalues."""
         if self.right is not None:
             return self.right[:, :d]
-        xp, values = self.table.xp, self.eigenvalues[:d]
-        present = values > 1e-14 * self.eigenvalues[0]
-        inverse = xp.where(present, 1.0 / xp.sqrt(xp.where(present, values, 1.0)), 0.0)
-        left = xp.astype(self.left[:, :d], self.table.dtype)
-        return xp.astype(self.table.rmatmul(left), values.dtype) * inverse
+        xp, values = self.op.xp, self.eigenvalues[:d]
+        positive = values > 1e-14 * self.eigenvalues[0]
+        inverse = xp.where(positive, 1.0 / xp.sqrt(xp.where(positive, values, 1.0)), 0.0)
+        left = xp.astype(self.left[:, :d], self.op.dtype)
+        return xp.astype(self.op.rmatmul(left), values.dtype) * inverse
 
 
 def spectrum(op: Operator, count: int | None = None) -> Spectrum:
-    """Eigenvalues of X'X and the table on which to iterate.
+    """Compute the eigenvalues of X'X and an equivalent data matrix.
 
-    A Gram matrix is ten times cheaper than an SVD but knows nothing of singular values below
-    1e-8 of the largest: where half of them are that small, as beside an outlier, the SVD decides.
-    With a ``count``, and both sides of the table above `EXACT_SIDE`, only that many eigenvalues
-    are computed one by one; the others are represented by their mean.
+    A Gram matrix is ten times faster than an SVD, but does not resolve singular values below 1e-8
+    of the largest. If half of them are that small, for example because of an outlier, the SVD is
+    used. If both sides exceed `EXACT_SIDE` and ``count`` is given, only ``count`` eigenvalues are
+    computed, and the others are replaced by their mean.
     """
     xp, (n, p) = op.xp, op.shape
-    if count is not None and min(n, p) > max(EXACT_SIDE, _WHOLE * (count + _OVERSAMPLE)):
+    min_side = max(EXACT_SIDE, MIN_SIDE_RATIO * ((count or 0) + N_OVERSAMPLES))
+    if count is not None and min(n, p) > min_side:
         return _leading_spectrum(op, count)
     values, vectors = xp.linalg.eigh(op.outer() if n <= p else op.gram())
     values = xp.flip(xp.clip(values, 0.0, None), axis=0)
     vectors = xp.flip(vectors, axis=1)
-    middle = values.shape[0] // 2
-    if op.whole is not None and float(values[middle]) < 1e-10 * float(values[0]):
+    median = float(values[values.shape[0] // 2])
+    if op.whole is not None and median < 1e-10 * float(values[0]):
         U, singular, Vt = xp.linalg.svd(xp.astype(op.whole, values.dtype), full_matrices=False)
         values, vectors = singular**2, U if n <= p else Vt.T
     if n <= p:
@@ -169,119 +170,153 @@ def _leading_spectrum(op: Operator, count: int) -> Spectrum:
 
 
 def leading_directions(
-    op: Operator, count: int, tol: float = 1e-8, max_passes: int = 60
+    op: Operator, count: int, tol: float = 1e-8, max_products: int = 60
 ) -> tuple[np.ndarray, Array]:
-    """The leading eigenvalues of X'X and their vectors (p, count), a block of products at a time.
+    """Compute the leading eigenvalues of X'X and their vectors by block Krylov iterations.
 
-    Block Krylov iteration (Musco & Musco 2015, "Randomized block Krylov methods for stronger and
-    faster approximate singular value decomposition") from random directions, restarted from the
-    best directions found until their residuals are below ``tol`` of the largest eigenvalue. At
-    most half as many as there are columns can be asked for.
+    The iterations (Musco & Musco 2015, "Randomized block Krylov methods for stronger and faster
+    approximate singular value decomposition") start from random vectors. They restart from the
+    best vectors until all residuals are at most ``tol`` times the largest eigenvalue.
+
+    Parameters
+    ----------
+    op : Operator
+        Centred data matrix with p columns.
+    count : int
+        Number of eigenvectors, at most p / 2.
+    tol : float, default=1e-8
+        Maximum residual relative to the largest eigenvalue.
+    max_products : int, default=60
+        Maximum number of products with X'X.
+
+    Returns
+    -------
+    eigenvalues : ndarray of shape (count,)
+    eigenvectors : array of shape (p, count)
     """
     xp = op.xp
     tol = max(tol, 30.0 * float(xp.finfo(op.dtype).eps))
 
-    def squared(V: Array) -> Array:  # X'X V, one pass
+    def multiply(V: Array) -> Array:
         return xp.astype(squared_product(op, xp.astype(V, op.dtype)), V.dtype)
 
-    return leading_eigenvectors(squared, op.column_squares(), count, tol, max_passes)
+    return leading_eigenvectors(multiply, op.column_squares(), count, tol, max_products)
 
 
 def leading_eigenvectors(
-    squared: Callable[[Array], Array],
+    multiply: Callable[[Array], Array],
     like: Array,
     count: int,
     tol: float = 1e-8,
-    max_passes: int = 60,
-    near: np.ndarray | None = None,
+    max_products: int = 60,
+    initial: np.ndarray | None = None,
     block: int | None = None,
 ) -> tuple[np.ndarray, Array]:
-    """The leading eigenvalues and eigenvectors (p, count) of the matrix that ``squared``
-    multiplies (p, k) arrays with; see `leading_directions`. ``like``, (p,), says of which kind
-    these arrays are, and ``near``, (p, k), where the eigenvectors are thought to be.
+    """Compute the leading eigenvalues and eigenvectors of a positive semidefinite matrix A.
 
-    Each product is with some more than ``count`` columns, so that there are few of them, or with
-    ``block`` columns: there are then many, of fewer columns in all, as powers of the matrix
-    rise with every product. Only the first is then with as many as there are ``near``."""
-    xp, p, some = array_namespace(like), like.shape[0], like
-    width = min(count + _OVERSAMPLE, p // 2)
-    narrow = block is not None and block < width and p > 2 * _DEPTH_OF_BLOCKS * width
-    depth = _DEPTH_OF_BLOCKS if narrow else min(_DEPTH, p // width, max_passes)
-    most = depth * width  # no more directions than there are
+    Parameters
+    ----------
+    multiply : callable
+        Function that returns A V for an array V of shape (p, k).
+    like : array of shape (p,)
+        Array that determines the array library, type and device.
+    count : int
+        Number of eigenvectors, at most p / 2.
+    tol : float, default=1e-8
+        Maximum residual relative to the largest eigenvalue.
+    max_products : int, default=60
+        Maximum number of products with blocks of full width.
+    initial : ndarray of shape (p, k) or None, default=None
+        Approximations of the eigenvectors; None for random vectors.
+    block : int or None, default=None
+        Number of columns of a product. None for slightly more than ``count``, which needs few
+        products. Narrow blocks need more products but fewer columns in total, because each
+        product raises the power of A.
+
+    Returns
+    -------
+    eigenvalues : ndarray of shape (count,)
+    eigenvectors : array of shape (p, count)
+    """
+    xp, p = array_namespace(like), like.shape[0]
+    width = min(count + N_OVERSAMPLES, p // 2)
+    narrow = block is not None and block < width and p > 2 * NARROW_KRYLOV_DEPTH * width
+    depth = NARROW_KRYLOV_DEPTH if narrow else min(KRYLOV_DEPTH, p // width, max_products)
+    max_basis = depth * width  # at most p
     block = block if block is not None and narrow else width
-    warm = near is not None  # look at these first
-    start = np.random.default_rng(0).standard_normal((p, width if warm else block))
-    if near is not None:
-        start[:, : min(near.shape[1], width)] = near[:, :width]
-    new = xp.linalg.qr(from_numpy(start, some))[0]
+    check_initial = initial is not None  # test the approximations before extending the basis
+    start = np.random.default_rng(0).standard_normal((p, width if check_initial else block))
+    if initial is not None:
+        start[:, : min(initial.shape[1], width)] = initial[:, :width]
+    new = xp.linalg.qr(from_numpy(start, like))[0]
     basis, images = new[:, :0], new[:, :0]
     values, V = np.zeros(count), new
-    for _ in range(max(1, max_passes // depth)):
+    for _ in range(max(1, max_products // depth)):
         while True:
-            last = squared(new)
+            last_image = multiply(new)
             basis = xp.concat([basis, new], axis=1)
-            images = xp.concat([images, last], axis=1)
-            if warm or basis.shape[1] + block > most:
+            images = xp.concat([images, last_image], axis=1)
+            if check_initial or basis.shape[1] + block > max_basis:
                 break
-            new = _orthonormal(last, basis)
-        small = to_numpy(basis.T @ images)
-        values, turn = eigenpairs(0.5 * (small + small.T))
-        values, turn = values[::-1][:width], from_numpy(turn[:, ::-1][:, :width], some)
-        V, image = basis @ turn, images @ turn
-        gap = image - V * from_numpy(values, some)
-        errors = np.sqrt(to_numpy(xp.sum(gap * gap, axis=0)))[:count]
+            new = _orthonormalise(last_image, basis)
+        # Rayleigh-Ritz approximation in the span of the basis
+        projected = to_numpy(basis.T @ images)
+        values, rotation = eigenpairs(0.5 * (projected + projected.T))
+        values, rotation = values[::-1][:width], from_numpy(rotation[:, ::-1][:, :width], like)
+        V, image = basis @ rotation, images @ rotation
+        residual = image - V * from_numpy(values, like)
+        errors = np.sqrt(to_numpy(xp.sum(residual * residual, axis=0)))[:count]
         if float(errors.max()) <= tol * float(values[0]):
             break
         if not narrow:
-            new = _orthonormal(image, V)
-        elif near is None:
-            # the images of the best directions have nothing beside these and the last, but rounding
-            new = _orthonormal(last, basis)
+            new = _orthonormalise(image, V)
+        elif initial is None:
+            # The residuals of the Ritz vectors are in the span of the last block.
+            new = _orthonormalise(last_image, basis)
         else:
-            new = _orthonormal(_strongest(gap[:, :count], block), V)  # what they lack most
-        basis, images, warm = V, image, False
+            new = _orthonormalise(_leading_span(residual[:, :count], block), V)
+        basis, images, check_initial = V, image, False
     return np.clip(values[:count], 0.0, None), V[:, :count]
 
 
-def _strongest(directions: Array, count: int) -> Array:
-    """The leading directions of the space that some span."""
+def _leading_span(directions: Array, count: int) -> Array:
+    """Return vectors along the leading singular directions of the columns, (p, count)."""
     squares = to_numpy(directions.T @ directions)
-    turn = np.linalg.eigh(squares)[1][:, ::-1][:, :count]
-    return directions @ from_numpy(turn, directions)
+    rotation = np.linalg.eigh(squares)[1][:, ::-1][:, :count]
+    return directions @ from_numpy(rotation, directions)
 
 
-def _orthonormal(directions: Array, basis: Array) -> Array:
-    """Orthonormal directions that span, together with the basis, what these do."""
-    for _ in range(2):  # once more: rounding leaves something of the basis behind
-        directions = _apart(directions - basis @ (basis.T @ directions))
+def _orthonormalise(directions: Array, basis: Array) -> Array:
+    """Orthonormalise vectors and make them orthogonal to a basis."""
+    for _ in range(2):  # The second iteration removes the rounding errors of the first.
+        directions = _orthonormalise_once(directions - basis @ (basis.T @ directions))
     return directions
 
 
-def _apart(directions: Array) -> Array:
-    """Directions that span the same, orthonormal: nearly, unless they nearly were before.
+def _orthonormalise_once(directions: Array) -> Array:
+    """Orthonormalise vectors by the Cholesky factor of their Gram matrix, or by QR.
 
-    By the triangular factor of their products, which costs a fraction of a QR decomposition; that
-    is for directions of which one nearly follows from the others. The factor leaves an error of
-    rounding times their condition squared, which a second time takes away.
+    Cholesky is much faster than QR. Its error is the rounding error times the squared condition
+    number, which a second call removes. QR is used if the vectors are nearly dependent.
     """
     xp = array_namespace(directions)
     squares = to_numpy(directions.T @ directions).astype(float)
-    lengths = np.sqrt(np.diag(squares))
-    if np.all(lengths > 0.0):
+    norms = np.sqrt(np.diag(squares))
+    if np.all(norms > 0.0):
         with contextlib.suppress(np.linalg.LinAlgError):
-            factor = np.linalg.cholesky(squares / np.outer(lengths, lengths))
-            if float(np.min(np.diag(factor))) > _WELL_APART:
-                one = np.eye(lengths.size)
-                inverse = solve_triangular(factor, one, lower=True) / lengths
+            factor = np.linalg.cholesky(squares / np.outer(norms, norms))
+            if float(np.min(np.diag(factor))) > MIN_CHOLESKY_DIAGONAL:
+                inverse = solve_triangular(factor, np.eye(norms.size), lower=True) / norms
                 return directions @ from_numpy(inverse.T, directions)
     return xp.linalg.qr(directions)[0]
 
 
 def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
-    """The d leading orthonormal directions of a table (d x p) and the sums of squares along them.
+    """Return the d leading principal axes (d, p) and the sums of squares along them.
 
-    Directions from a Gram matrix lose orthogonality when the spectrum spans many decades: one
-    QR decomposition and one rotation restore it. The largest entry of each is positive.
+    Axes from a Gram matrix lose orthogonality if the eigenvalues differ by many orders of
+    magnitude. A QR decomposition and a rotation restore it. The largest entry of each axis is
+    positive.
     """
     xp = op.xp
     basis = xp.linalg.qr(spectrum(op, d).directions(d))[0]
@@ -293,16 +328,16 @@ def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
 
     values, rotation = np.linalg.eigh(to_numpy(op.sum_rows(squares)[0]).astype(float))
     components = (basis @ from_numpy(rotation[:, ::-1], basis)).T
-    strongest = xp.argmax(xp.abs(components), axis=1)
-    here = xp.arange(components.shape[1], device=device(basis)) == strongest[:, None]
-    negative = xp.sum(xp.where(here, components, 0.0), axis=1) < 0
+    largest = xp.argmax(xp.abs(components), axis=1)
+    is_largest = xp.arange(components.shape[1], device=device(basis)) == largest[:, None]
+    negative = xp.sum(xp.where(is_largest, components, 0.0), axis=1) < 0
     return xp.where(negative[:, None], -components, components), np.clip(values[::-1], 0.0, None)
 
 
 def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
-    """Sum of squares of X that each row of W adds to the span of the rows before it, (d,)."""
+    """Return the sum of squares of X that each row of W adds to the previous rows, (d,)."""
     basis = np.zeros(W.shape[::-1])
-    for k, w in enumerate(W):  # not by QR, which makes up directions for rows that add none
+    for k, w in enumerate(W):  # QR would invent directions for linearly dependent rows.
         q = new_direction(basis[:, :k], w)
         if q is not None:
             basis[:, k] = q
@@ -310,8 +345,8 @@ def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
 
 
 def new_direction(Q: np.ndarray, w: np.ndarray) -> np.ndarray | None:
-    """The unit vector that w adds to the span of Q, or None if it adds nothing."""
+    """Return the unit vector that w adds to the span of Q, or None if w is in the span."""
     q = w - Q @ (Q.T @ w)
-    q = q - Q @ (Q.T @ q)  # once more: the first subtraction leaves rounding
+    q = q - Q @ (Q.T @ q)  # The second projection removes the rounding errors of the first.
     norm = float(np.linalg.norm(q))
     return q / norm if norm > 1e-8 * float(np.linalg.norm(w)) else None

@@ -209,7 +209,7 @@ def resolve_dimension(
     -------
     int
     """
-    n, p = parts.n, parts.table.shape[1]
+    n, p = parts.n, parts.op.shape[1]
     limit = min(n, p) - 1
     if isinstance(n_components, str) and n_components == "auto":
         count = estimate_n_components(to_numpy(parts.eigenvalues), n, p, noise)

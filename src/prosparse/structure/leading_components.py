@@ -187,7 +187,7 @@ class StandardisedData:
         tol = max(tolerance, 30.0 * float(xp.finfo(rough.dtype).eps))
         start = None if self._start_directions is None else self._start_directions[members]
         eigenvalues, V = leading_eigenvectors(
-            multiply_gram, like, m, tol, near=start, block=subset.few_columns
+            multiply_gram, like, m, tol, initial=start, block=subset.few_columns
         )
         self._start_directions = np.zeros((self.p, m))
         self._start_directions[members] = _to_float64(V)
@@ -226,7 +226,7 @@ class StandardisedData:
         m = min(max(count, N_LEADING) + 1 + N_EXTRA, self.n // 2)
         tol = max(min(tolerance, FIT_TOLERANCE), 30.0 * float(np.finfo(outer.dtype).eps))
         eigenvalues, U = leading_eigenvectors(
-            multiply_outer, np.zeros(self.n), m, tol, near=self._start_scores, block=_OUTER_BLOCK
+            multiply_outer, np.zeros(self.n), m, tol, initial=self._start_scores, block=_OUTER_BLOCK
         )
         self._start_scores = U
         projections = _to_float64(self.op.rmatmul(self.from_numpy(U)))

@@ -320,8 +320,8 @@ def test_reduced_matrix_gives_the_same_iterations():
     X = make_data(90, 12, 3, seed=1)
     op = DenseOperator(X)
     parts = spectrum(op)
-    assert parts.table.shape == (12, 12)
-    whole, reduced = make_step(op, 90), make_step(parts.table, 90)
+    assert parts.op.shape == (12, 12)
+    whole, reduced = make_step(op, 90), make_step(parts.op, 90)
     a = b = init(parts, 3)
     for _ in range(10):
         a, b = whole(a), reduced(b)
@@ -336,7 +336,7 @@ def test_iterations_run_on_other_array_libraries(iterated):
     for make in (np.asarray, array_api_strict.asarray):
         op = DenseOperator(make(X))
         parts = spectrum(op)
-        step, start, accelerator = make_iterations(parts.table, 15, parts, 3, iterated)
+        step, start, accelerator = make_iterations(parts.op, 15, parts, 3, iterated)
         run = iterate(step, start, max_iter=30, tol=1e-9, accelerator=accelerator)
         assert isinstance(getattr(run.state, iterated), type(op.X))
         assert isinstance(run.state.t, type(op.X))

@@ -350,7 +350,7 @@ def test_reduced_rows_give_the_same_steps(prior):
     lay = view_layout([np.arange(8)], 3, [0])
     prior = None if PRIORS[prior] is None else HyperbolicPrior(*PRIORS[prior])
     op = DenseOperator(X)
-    reduced = spectrum(op).table
+    reduced = spectrum(op).op
     assert reduced.shape == (8, 8)
     steps = [step_of(CompleteSamples(one, 30), lay, prior) for one in (op, reduced)]
     a = b = state

@@ -159,7 +159,7 @@ def test_columns_of_very_different_variance():
     penalties = np.array([5e3, 5e4, 1.5e5])
     fits = fit_path(problem_of(parts, 200, 1e-10), model.init(parts, 10), penalties)
     for penalty, fit in zip(penalties, fits, strict=True):
-        assert model.subgradient_gap(parts.table, parts.n, fit.state, penalty) < 1e-4
+        assert model.subgradient_gap(parts.op, parts.n, fit.state, penalty) < 1e-4
         assert sum(len(run.bounds) for run in fit.runs) < 100
 
 

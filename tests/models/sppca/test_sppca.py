@@ -108,7 +108,7 @@ def test_optimality_conditions_hold_along_a_path(n, p, d):
     assert zeros[-1] > 0
     for penalty, fit in zip(penalties, fits, strict=True):
         W, sigma2 = np.asarray(fit.state.W), fit.state.sigma2
-        gap = sppca.subgradient_gap(parts.table, n, fit.state, penalty)
+        gap = sppca.subgradient_gap(parts.op, n, fit.state, penalty)
         assert gap < 1e-4
         gradient = np.zeros_like(W)
         for index in np.ndindex(W.shape):
@@ -163,9 +163,9 @@ def test_steps_use_the_array_api_only():
         parts = spectrum(DenseOperator(make(X)))
         problem = problem_of(parts, 100, 1e-9)
         fit = fit_path(problem, sppca.init(problem.parts, 2), np.array([2.0]))[0]
-        assert isinstance(fit.state.W, type(parts.table.X))
+        assert isinstance(fit.state.W, type(parts.op.X))
         best = refit(problem, fit.state)
-        values.append([sppca.log_likelihood(parts.table, 20, state) for state in (fit.state, best)])
+        values.append([sppca.log_likelihood(parts.op, 20, state) for state in (fit.state, best)])
     np.testing.assert_allclose(values[0], values[1], rtol=1e-9)
 
 
@@ -220,7 +220,7 @@ def test_a_known_state_replaces_a_poor_start():
 
 
 def test_extrapolation_is_linear_and_keeps_signs(rng):
-    xp = spectrum(DenseOperator(centred_data(60, 8, 2))).table.xp
+    xp = spectrum(DenseOperator(centred_data(60, 8, 2))).op.xp
     before, last = (sppca.State(rng.standard_normal((2, 8)), s, 0.0) for s in (0.5, 0.4))
     ahead = path.extrapolate(before, last, 0.5, xp)
     line = last.W + 0.5 * (last.W - before.W)

@@ -16,7 +16,7 @@ from array_api_compat import device
 
 from ...data import Array, Operator
 from ...data.arrays import Namespace, decomposition_errors, from_numpy, to_numpy
-from ...numerics.spectrum import across, there_and_back
+from ...numerics.spectrum import product_and_transpose, transposed_product
 from .model import (
     FactorMoments,
     Loadings,
@@ -53,7 +53,7 @@ def to_factor_state(state: State, op: Operator) -> FactorState:
     root = covariance_root(to_numpy(M.T @ M) + S_sum, sigma2)
     F, back, YX = M @ from_numpy(root.T, M), from_numpy(root / sigma2, M), None
     if op.whole is None:
-        XF, FXX = there_and_back(op, F)
+        XF, FXX = product_and_transpose(op, F)
         YX = back.T @ FXX
     else:
         XF = op.xp.astype(op.matmul(op.xp.astype(F, op.dtype)), M.dtype)
@@ -90,7 +90,9 @@ def make_factor_step(
     precision = np.float64 if single is None else np.float32
 
     def multiply_columns(Y: Array) -> Array:
-        return xp.astype(across(table, xp.astype(Y, table.dtype, copy=False)), work, copy=False)
+        return xp.astype(
+            transposed_product(table, xp.astype(Y, table.dtype, copy=False)), work, copy=False
+        )
 
     def step(state: FactorState) -> FactorState:
         Y, c, root = state.Y, 1.0 / state.sigma2, state.root
@@ -111,7 +113,7 @@ def make_factor_step(
         root = covariance_root(change @ loadings.squares @ change.T + loadings.S_sum, sigma2)
         back = from_numpy(change.T @ (root.T @ root) / sigma2, Y)
         if state.YX is not None:
-            Y_new, YX = there_and_back(op, loadings.means.T @ back)
+            Y_new, YX = product_and_transpose(op, loadings.means.T @ back)
         else:
             XM = table.matmul(xp.astype(loadings.means.T, table.dtype, copy=False))
             Y_new, YX = xp.astype(XM, Y.dtype, copy=False) @ back, None

@@ -34,7 +34,7 @@ from scipy.linalg.lapack import dtrtri
 
 from ...data import Array, Operator
 from ...data.arrays import Namespace, from_numpy, to_numpy
-from ...numerics.spectrum import Spectrum, latents
+from ...numerics.spectrum import Spectrum, factor_products
 from .parameter_expansion import expand
 from .relevance import VarianceUpdate, update_variances
 
@@ -60,8 +60,8 @@ class State(NamedTuple):
 
 def init(parts: Spectrum, d: int) -> State:
     """Return the maximum likelihood loadings of probabilistic PCA; t = column variance / d."""
-    n, p = parts.n, parts.table.shape[1]
-    squares = parts.table.column_squares()
+    n, p = parts.n, parts.op.shape[1]
+    squares = parts.op.column_squares()
     values = to_numpy(parts.eigenvalues) / n
     sigma2 = max(float(np.sum(values[d:])) / (p - d), 1e-3 * float(np.sum(values)) / p)
     signal = np.maximum(values[:d] - sigma2, 1e-3 * sigma2)
@@ -71,7 +71,7 @@ def init(parts: Spectrum, d: int) -> State:
 
 def min_noise(parts: Spectrum) -> float:
     """Return the minimum noise variance."""
-    return MIN_RELATIVE_NOISE * float(parts.table.xp.mean(parts.table.column_squares())) / parts.n
+    return MIN_RELATIVE_NOISE * float(parts.op.xp.mean(parts.op.column_squares())) / parts.n
 
 
 def make_step(op: Operator, n: int) -> Callable[[State], State]:
@@ -98,7 +98,8 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         M, c = state.M, 1.0 / state.sigma2
         # q(Y), [MBL16] Prop. 1 with 1/sigma^2 for the misprinted 1/sigma: mu = X M c Sigma
         root = covariance_root(to_numpy(M.T @ M) + state.S_sum, state.sigma2)
-        rows = latents(op, M @ from_numpy(root.T, M))  # M root' is better conditioned than M.
+        # M root' is better conditioned than M.
+        rows = factor_products(op, M @ from_numpy(root.T, M))
         moments = factor_moments(n, root, c * c * root.T @ rows.squares() @ root)
         cG = from_numpy(c * c * root @ moments.Q, M).T @ rows.YX
         new = update_loadings(cG, moments, state.t, state.sigma2, op, n, total)

@@ -172,7 +172,7 @@ def count_factors(
 
 def check_dimension(parts: Spectrum, d: int | Literal["auto"], options: Options) -> int:
     """Return the number of components, checked against the data and the given cardinality."""
-    p, q = parts.table.shape[1], options.n_features_to_select
+    p, q = parts.op.shape[1], options.n_features_to_select
     d = resolve_dimension(d, parts, q, white_noise(parts, options))
     if q is not None and not d <= q <= p:
         raise ParameterError(
@@ -202,7 +202,7 @@ def rank_by_variance(parts: Spectrum, d: int) -> np.ndarray:
 
     This order replaces that of an empty relaxed model, which depends on the path of iterations.
     """
-    squares = to_numpy(parts.table.column_squares())
+    squares = to_numpy(parts.op.column_squares())
     explained = to_numpy(parts.directions(d) ** 2 @ parts.eigenvalues[:d])
     variances = np.round(squares / squares.max(), VARIANCE_DIGITS)
     return np.lexsort((-explained, -variances))
@@ -214,7 +214,7 @@ def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[F
     The iterations alternate between q(W) and q(Y). The smaller of the two is accelerated: q(Y) if
     the data matrix has at most as many rows as columns.
     """
-    table, xp, n, p = parts.table, parts.table.xp, parts.n, parts.table.shape[1]
+    table, xp, n, p = parts.op, parts.op.xp, parts.n, parts.op.shape[1]
     total, epsilon = float(xp.sum(table.column_squares())), table.epsilon
     file, tol = options.checkpoint, options.tol * n * p
     run = partial(

@@ -180,7 +180,7 @@ def _leading_components(op: Operator, splits: list[Split]) -> Iterator[Fold]:
 
         count = min(MAX_COMPONENTS_WIDE, min(op.shape) // 4)
         _, V = leading_eigenvectors(
-            multiply_gram, like, count, tolerance, near=start, block=op.few_columns
+            multiply_gram, like, count, tolerance, initial=start, block=op.few_columns
         )
         start = to_numpy(V).astype(float)
         scores = _held_out_scores(op, held_out, mean, start)

@@ -83,7 +83,7 @@ def reduce_rows(op: Operator) -> Operator:
         Operator of shape (min(n, p), p), or ``op`` itself.
     """
     n, p = op.shape
-    return spectrum(op).table if n > p and p <= EXACT_SIDE else op
+    return spectrum(op).op if n > p and p <= EXACT_SIDE else op
 
 
 class ResidualSquares(NamedTuple):

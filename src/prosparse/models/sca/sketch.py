@@ -85,4 +85,4 @@ def _leading(part: Operator, count: int) -> Array:
         return from_numpy(np.eye(part.shape[1]), part.column_squares())
     if part.shape[1] <= 2 * count:
         return spectrum(part).directions(count)
-    return leading_directions(part, count, max_passes=MAX_PRODUCTS)[1]
+    return leading_directions(part, count, max_products=MAX_PRODUCTS)[1]

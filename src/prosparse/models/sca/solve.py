@@ -439,7 +439,7 @@ def solve_non_gaussian(
     -------
     Solution
     """
-    start = spectrum(op).table if op.shape[0] > op.shape[1] else op
+    start = spectrum(op).op if op.shape[0] > op.shape[1] else op
     mu = initial_offsets(rows, means)
 
     def begin(

@@ -46,7 +46,7 @@ class State(NamedTuple):
 
 def init(parts: Spectrum, d: int) -> State:
     """Return probabilistic PCA in closed form (Tipping & Bishop 1999), rotated to sparsity."""
-    xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
+    xp, n, p = parts.op.xp, parts.n, parts.op.shape[1]
     values = parts.eigenvalues / n
     least = MIN_NOISE * float(xp.sum(values)) / p
     sigma2 = max(float(xp.sum(values[d:])) / (p - d), least)

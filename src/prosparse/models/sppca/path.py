@@ -41,7 +41,7 @@ class Problem(NamedTuple):
 
 def problem_of(parts: Spectrum, max_iter: int, tol: float) -> Problem:
     """Return the problem, with X'X for Newton's method if it is small."""
-    op, sums = parts.table, None
+    op, sums = parts.op, None
     if op.shape[1] <= newton.MAX_COLUMNS:
         S = to_numpy(op.gram()).astype(float)
         min_noise = MIN_NOISE * float(np.trace(S)) / (parts.n * op.shape[1])
@@ -58,7 +58,7 @@ class PenalisedFit(NamedTuple):
 
 def fit_one(problem: Problem, start: State, penalty: float) -> PenalisedFit:
     """Maximise from ``start``, decreasing the tolerance until the optimality conditions hold."""
-    op, n = problem.parts.table, problem.parts.n
+    op, n = problem.parts.op, problem.parts.n
     xp, size = op.xp, n * op.shape[1]
     W = zero_rounding_errors(sparsest_rotation(start.W, xp), xp)
     state = start._replace(W=W, bound=-math.inf)
@@ -99,7 +99,7 @@ def use_newton(problem: Problem, state: State) -> bool:
     A Newton step costs the cube of the number of nonzero loadings. EM converges slowly if the
     noise is small.
     """
-    xp, sums = problem.parts.table.xp, problem.sums
+    xp, sums = problem.parts.op.xp, problem.sums
     if sums is None:
         return False
     nonzero = int(xp.sum(xp.astype(state.W != 0, xp.int64)))
@@ -111,7 +111,7 @@ def select_step(
     problem: Problem, state: State, penalty: float, tol: float, allowed: Array | None = None
 ) -> tuple[Callable[[State], State], Anderson | None]:
     """Return Newton steps if `use_newton`, otherwise EM iterations with Anderson acceleration."""
-    op, sums = problem.parts.table, problem.sums
+    op, sums = problem.parts.op, problem.sums
     by_em = make_step(op, problem.parts.n, penalty, allowed)
     if sums is None or not use_newton(problem, state):
         return by_em, over_loadings("W", op.xp, Anderson)
@@ -143,7 +143,7 @@ def refit(problem: Problem, state: State, near: State | None = None) -> State:
     ``near`` is the refit at the preceding penalty, without shrinkage. The iterations start from
     its loadings if their likelihood, restricted to the nonzeros of ``state``, is higher.
     """
-    op, n = problem.parts.table, problem.parts.n
+    op, n = problem.parts.op, problem.parts.n
     tol = problem.tol * n * op.shape[1]
     allowed = state.W != 0
     if near is not None:
@@ -171,12 +171,12 @@ class PenaltySearch(NamedTuple):
 
 def find_largest_penalty(problem: Problem, start: State) -> PenaltySearch:
     """Return the smallest penalty at which the path from ``start`` ends in W = 0, to 1 %."""
-    xp, n = problem.parts.table.xp, problem.parts.n
+    xp, n = problem.parts.op.xp, problem.parts.n
     low, state = 0.0, start
     high = 1e-3 * n * float(xp.max(xp.abs(start.W))) / start.sigma2 or 1.0
     # Below `break_even` the start has a larger objective than W = 0, so that no fit ends there.
     # The search starts at the largest power of two times `high` below a sixteenth of it.
-    op = problem.parts.table
+    op = problem.parts.op
     noise = float(xp.sum(op.column_squares())) / (n * op.shape[1])
     nothing = penalised_likelihood(problem, State(xp.zeros_like(start.W), noise, -math.inf))
     something = penalised_likelihood(problem, start)
@@ -214,7 +214,7 @@ def fit_path(
     Each fit starts from the best of the preceding fit, the linear extrapolation of the two
     preceding fits, and the ``known`` states.
     """
-    xp = problem.parts.table.xp
+    xp = problem.parts.op.xp
     likelihoods = [penalised_likelihood(problem, state) for state in known]
     fits: list[PenalisedFit] = []
     with Progress(penalties.size, "SPPCA, penalties", verbose) as progress:
@@ -250,7 +250,7 @@ class PenalisedLikelihood(NamedTuple):
 
 def penalised_likelihood(problem: Problem, state: State) -> PenalisedLikelihood:
     """Evaluate the log-likelihood and |W|_1 of a state."""
-    op = problem.parts.table
+    op = problem.parts.op
     length = float(op.xp.sum(op.xp.abs(state.W)))
     return PenalisedLikelihood(log_likelihood(op, problem.parts.n, state), length)
 
@@ -268,12 +268,12 @@ def extrapolate(before: State, state: State, ratio: float, xp: Namespace) -> Sta
 def refit_likelihoods(problem: Problem, fits: list[PenalisedFit]) -> np.ndarray:
     """Return the maximum log-likelihood over the nonzero loadings of each fit."""
     parts, values = problem.parts, np.empty(len(fits))
-    xp = parts.table.xp
+    xp = parts.op.xp
     best: State | None = None
     for k, fit in enumerate(fits):
         if k and bool(xp.all((fit.state.W != 0) == (fits[k - 1].state.W != 0))):
             values[k] = values[k - 1]
         else:
             best = refit(problem, fit.state, best)
-            values[k] = log_likelihood(parts.table, parts.n, best)
+            values[k] = log_likelihood(parts.op, parts.n, best)
     return values
