@@ -1,14 +1,14 @@
-"""log K and its ratio against a 60-digit table and multi-precision quadrature."""
+"""log K and its ratio, compared with 60-digit values and multi-precision quadrature."""
 
 import array_api_strict
 import mpmath
 import numpy as np
 import pytest
 
-from prosparse.numerics import bessel as special
+from prosparse.numerics import bessel
 from prosparse.numerics.bessel import kv_ratio, log_kv, log_kv_and_ratio
 
-# Orders on both sides of every change of formula.
+# Orders on both sides of each change of formula.
 ORDERS = [0.0, 0.5, 1.0, 3.5, 10.0, 24.5, 25.0, 49.5, 50.0, 69.5, 70.0, 109.5, 110.0, 209.5, 210.0]
 ORDERS += [559.5, 560.0, 1000.0, 2699.5, 2700.0, 20000.5, 36999.5, 37000.0]
 
@@ -18,21 +18,20 @@ def arguments(nu):
 
 
 def log_k_by_quadrature(nu, x):
-    """K_nu(x) = 1/2 int exp(nu t - x cosh t) dt over the real line, by the trapezoid rule, which
-    converges geometrically for such integrands; 40 digits."""
+    """Integrate K_nu(x) = 1/2 int exp(nu t - x cosh t) dt by the trapezoid rule."""
     nu, x = mpmath.mpf(nu), mpmath.mpf(x)
     mode = mpmath.asinh(nu / x)
     width = 1 / mpmath.sqrt(mpmath.sqrt(nu**2 + x**2))
     spacing = min(width / 3, mpmath.mpf("0.1"))
-    peak = nu * mode - x * mpmath.cosh(mode)
+    maximum = nu * mode - x * mpmath.cosh(mode)
     total = mpmath.mpf(1)
     for direction in (1, -1):
         t, term = mode, mpmath.mpf(1)
         while term > mpmath.mpf("1e-22"):
             t += direction * spacing
-            term = mpmath.exp(nu * t - x * mpmath.cosh(t) - peak)
+            term = mpmath.exp(nu * t - x * mpmath.cosh(t) - maximum)
             total += term
-    return peak + mpmath.log(total * spacing / 2)
+    return maximum + mpmath.log(total * spacing / 2)
 
 
 def exact(nu, x):
@@ -51,41 +50,41 @@ def test_against_quadrature(nu):
 
 def test_against_reference_table(reference_folder):
     table = np.load(reference_folder / "log_bessel_k.npz")
-    ours = [log_kv(nu, np.array([x]))[0] for nu, x in zip(table["nu"], table["x"], strict=True)]
-    np.testing.assert_allclose(ours, table["log_k"], rtol=1e-12)
+    values = [log_kv(nu, np.array([x]))[0] for nu, x in zip(table["nu"], table["x"], strict=True)]
+    np.testing.assert_allclose(values, table["log_k"], rtol=1e-12)
 
 
-def test_orders_in_any_sequence_go_with_the_last_axis(rng):
+def test_unsorted_orders(rng):
     nu = rng.permutation([0.5, 7.0, 30.0, 60.5, 400.0, 5000.0, 2.5, 26.0])
     x = rng.uniform(0.1, 100, (3, nu.size))
     for f in (log_kv, kv_ratio):
-        one_by_one = [[f(nu[j], x[i, j : j + 1])[0] for j in range(nu.size)] for i in range(3)]
-        np.testing.assert_allclose(f(nu, x), one_by_one, rtol=1e-14)
+        separately = [[f(nu[j], x[i, j : j + 1])[0] for j in range(nu.size)] for i in range(3)]
+        np.testing.assert_allclose(f(nu, x), separately, rtol=1e-14)
 
 
-def test_half_integer_order_is_elementary():
+def test_order_one_half():
     x = np.array([0.01, 1.0, 50.0])
     np.testing.assert_allclose(log_kv(0.5, x), 0.5 * np.log(np.pi / (2 * x)) - x, rtol=1e-13)
 
 
 @pytest.mark.parametrize("nu", [1e-3, 0.5, 1.0, 3.5, 10.0, 24.5])
-def test_quadrature_against_many_digits(nu):
+def test_quadrature(nu):
     x = np.array([[1e-8], [0.02], [0.5], [3.0], [0.662 * nu + 0.1], [24.0]])
-    exactly = np.array([exact(nu, value) for value in x[:, 0]])
-    log_k, ratio = special._near_or_far(np.array([nu]), x, np)
-    np.testing.assert_allclose(log_k[:, 0], exactly[:, 0], rtol=1e-13, atol=1e-13)
-    np.testing.assert_allclose(ratio[:, 0], exactly[:, 1], rtol=3e-13)
+    expected = np.array([exact(nu, value) for value in x[:, 0]])
+    log_k, ratio = bessel._on_device(np.array([nu]), x, np)
+    np.testing.assert_allclose(log_k[:, 0], expected[:, 0], rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(ratio[:, 0], expected[:, 1], rtol=3e-13)
 
 
-def test_on_a_gpu_nothing_goes_through_the_host(rng, monkeypatch):
-    """Small orders stay where the array is; near and far arguments in one column."""
+def test_small_orders_on_an_accelerator(rng, monkeypatch):
+    """Results on a device equal those in CPU memory, for small and large arguments."""
     nu = np.array([0.5, 4.0, 13.5, 24.5, 30.0, 70.0])
     x = np.exp(rng.uniform(np.log(1e-3), np.log(1e3), (200, nu.size)))
-    is_numpy = log_kv_and_ratio(nu, x)
-    monkeypatch.setattr(special, "on_accelerator", lambda array: True)
-    monkeypatch.setattr(special, "_on_host", None)
-    for there, here in zip(log_kv_and_ratio(nu, x), is_numpy, strict=True):
-        np.testing.assert_allclose(there, here, rtol=1e-13, atol=1e-13)
+    expected = log_kv_and_ratio(nu, x)
+    monkeypatch.setattr(bessel, "on_accelerator", lambda array: True)
+    monkeypatch.setattr(bessel, "_in_cpu_memory", None)
+    for actual, value in zip(log_kv_and_ratio(nu, x), expected, strict=True):
+        np.testing.assert_allclose(actual, value, rtol=1e-13, atol=1e-13)
 
 
 def test_other_array_library():
@@ -97,29 +96,28 @@ def test_other_array_library():
         np.testing.assert_allclose(np.asarray(value), f(nu, np.asarray(x)), rtol=1e-15)
 
 
-def test_negative_order_is_refused():
+def test_negative_order():
     with pytest.raises(ValueError, match=r"`nu` must be non-negative, got -1"):
         log_kv(-1.0, np.array([1.0]))
 
 
-def test_small_orders_at_large_arguments_use_the_series(rng):
-    """Where sqrt(nu^2 + x^2) is large the expansion holds for any order above zero."""
+def test_expansion_for_small_orders_and_large_arguments(rng):
     nu = np.arange(0.5, 25.0, 0.5)
     x = rng.uniform(26.0, 500.0, (30, nu.size))
-    far_log, far_ratio = log_kv_and_ratio(nu, x)
-    near_log, near_ratio = special._climb(nu, x)
-    assert np.all(special._bands(nu, x, np) == 1)
-    np.testing.assert_allclose(far_log, near_log, rtol=1e-13)
-    np.testing.assert_allclose(far_ratio, near_ratio, rtol=1e-13)
-    np.testing.assert_allclose(far_log, log_kv(nu, x))
-    np.testing.assert_allclose(far_ratio, kv_ratio(nu, x))
+    log_k, ratio = log_kv_and_ratio(nu, x)
+    expected_log_k, expected_ratio = bessel._recurrence(nu, x)
+    assert np.all(bessel._bands(nu, x, np) == 1)
+    np.testing.assert_allclose(log_k, expected_log_k, rtol=1e-13)
+    np.testing.assert_allclose(ratio, expected_ratio, rtol=1e-13)
+    np.testing.assert_allclose(log_k, log_kv(nu, x))
+    np.testing.assert_allclose(ratio, kv_ratio(nu, x))
 
 
 @pytest.mark.parametrize("order", [0.0, 0.3, 0.8, 1.0])
 @pytest.mark.parametrize("x", [1e-3, 7.0, 9e7, 1.1e8, 1e12])
 def test_scaled_functions_of_small_order(order, x):
-    """On both sides of where SciPy gives up."""
+    """Arguments on both sides of the change to the asymptotic series."""
     with mpmath.workdps(40):
-        exact = float(mpmath.exp(x + log_k_by_quadrature(order, x)))
-    ours = special.scaled_k(np.asarray(order), np.asarray(x))
-    assert float(ours) == pytest.approx(exact, rel=1e-13, abs=0)
+        expected = float(mpmath.exp(x + log_k_by_quadrature(order, x)))
+    value = bessel.scaled_k(np.asarray(order), np.asarray(x))
+    assert float(value) == pytest.approx(expected, rel=1e-13, abs=0)

@@ -1,1 +1,1 @@
-"""Mathematics that at least two methods use."""
+"""Formulas that at least two methods use."""

@@ -1,7 +1,8 @@
-"""log K_nu(x) and K_{nu-1}(x) / K_nu(x), for orders 0 to 1e5 and beyond, on any array library.
+"""Logarithm and ratios of the modified Bessel function of the second kind, K_nu(x).
 
-The evidence of [MBL16] needs the modified Bessel function of the second kind at orders
-as large as half the number of variables, where K itself overflows or underflows.
+The evidence of [MBL16] needs log K_nu(x) and K_{nu-1}(x) / K_nu(x) at orders up to half the number
+of variables, at which K_nu itself overflows or underflows. The functions accept any array library
+and orders from 0 to more than 1e5.
 
 Orders of at least 25 use the uniform (Debye, Olver) expansion [DLMF 10.41.4]. With
 w = x / nu and t = 1 / sqrt(1 + w^2),
@@ -15,14 +16,13 @@ K_{nu-1}/K_nu = -d log K_nu / dx - nu/x, the same coefficients give the ratio
 
     w / (1 + 1/t) + w t^2 / (2 nu) + w t^2 / nu sum_k (-1)^k t l_k'(t) / nu^k ,
 
-in which the two terms of size nu/x have been cancelled by hand: the relative error
-stays near machine precision even when the ratio is 1e-10.
+in which the two terms of size nu/x cancel analytically. The relative error is close to
+machine precision even if the ratio is 1e-10.
 
-Smaller orders, unless all arguments are large, start from SciPy's scaled K at an order in
-[0, 1) and climb by K_{nu+1} = K_{nu-1} + 2 nu/x K_nu, all of whose terms are positive. SciPy
-works on the host; a data set has at most fifty such orders. Arrays on a GPU stay there: the
-integral of K [DLMF 10.32.9] around its peak, by the trapezoid rule, is a few products and
-exponentials a node (`_quadrature`).
+Smaller orders, unless all arguments are large, use the upward recurrence
+K_{nu+1} = K_{nu-1} + 2 nu/x K_nu from SciPy's scaled K at an order in [0, 1). All its terms are
+positive. SciPy needs CPU memory; a dataset has at most fifty such orders. For arrays on a GPU,
+the trapezoid rule computes the integral of K [DLMF 10.32.9] around its maximum (`_quadrature`).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from ..data.arrays import from_numpy, on_accelerator, to_numpy
 
 Array = Any
 
-DEBYE_ORDER = 25.0
-# (smallest order, number of terms that bring the truncation error below 1e-14)
+DEBYE_ORDER = 25.0  # minimum order for the uniform expansion
+# (minimum order, number of terms for a truncation error below 1e-14)
 _BANDS = (
     (DEBYE_ORDER, 12),
     (50.0, 9),
@@ -51,30 +51,28 @@ _BANDS = (
     (2700.0, 3),
     (37000.0, 2),
 )
-# The nodes of the trapezoid rule lie this far apart: its error is below 1e-14 where
-# sqrt(nu^2 + x^2) is at most `DEBYE_ORDER`, and 1e-11 with nodes 0.16 apart.
-_SPACING = 0.135
-# Terms below exp(-this) of the largest are left out.
-_NEGLIGIBLE = 40.0
+# Distance between the nodes of the trapezoid rule. Its error is below 1e-14 if sqrt(nu^2 + x^2) is
+# at most `DEBYE_ORDER`; a distance of 0.16 gives 1e-11.
+_NODE_SPACING = 0.135
+_MAX_EXPONENT = 40.0  # terms below exp(-40) of the largest are omitted
 
 
 @cache
 def _debye_log_coefficients(n_terms: int) -> list[np.ndarray]:
-    """Coefficients of l_k(t) / t^k in powers of t^2, k = 1 .. n_terms.
+    """Return the coefficients of l_k(t) / t^k in powers of t^2, k = 1 .. n_terms.
 
-    U_{k+1}(t) = t^2 (1 - t^2) U_k'(t) / 2 + 1/8 int_0^t (1 - 5 s^2) U_k(s) ds
-    [DLMF 10.41.9], in exact fractions; then the logarithm of the series,
-    k l_k = k U_k - sum_{j<k} j l_j U_{k-j}.
+    U_{k+1}(t) = t^2 (1 - t^2) U_k'(t) / 2 + 1/8 int_0^t (1 - 5 s^2) U_k(s) ds [DLMF 10.41.9] in
+    exact fractions, and the logarithm of the series is k l_k = k U_k - sum_{j<k} j l_j U_{k-j}.
     """
     U: list[dict[int, Fraction]] = [{0: Fraction(1)}]
     for _ in range(n_terms):
-        following: dict[int, Fraction] = {}
+        U_next: dict[int, Fraction] = {}
         for power, value in U[-1].items():
-            up = value * (Fraction(power, 2) + Fraction(1, 8 * (power + 1)))
-            down = value * (Fraction(power, 2) + Fraction(5, 8 * (power + 3)))
-            following[power + 1] = following.get(power + 1, Fraction(0)) + up
-            following[power + 3] = following.get(power + 3, Fraction(0)) - down
-        U.append(following)
+            added = value * (Fraction(power, 2) + Fraction(1, 8 * (power + 1)))
+            subtracted = value * (Fraction(power, 2) + Fraction(5, 8 * (power + 3)))
+            U_next[power + 1] = U_next.get(power + 1, Fraction(0)) + added
+            U_next[power + 3] = U_next.get(power + 3, Fraction(0)) - subtracted
+        U.append(U_next)
     logs: list[dict[int, Fraction]] = [{}]
     for k in range(1, n_terms + 1):
         total = dict(U[k])
@@ -93,6 +91,7 @@ def _debye_log_coefficients(n_terms: int) -> list[np.ndarray]:
 
 
 def _horner(coefficients: np.ndarray, x: Array) -> Array:
+    """Evaluate a polynomial of degree at least 1, in place."""
     value = float(coefficients[-1]) * x
     value += float(coefficients[-2])
     for c in coefficients[-3::-1]:
@@ -102,24 +101,26 @@ def _horner(coefficients: np.ndarray, x: Array) -> Array:
 
 
 class _Debye(NamedTuple):
-    """The uniform expansion at orders ``nu``, arguments ``x``, and what both functions share."""
+    """Uniform expansion at orders ``nu``."""
 
     nu: Array
-    w: Array
-    root: Array
-    t: Array
+    w: Array  # x / nu
+    root: Array  # sqrt(1 + w^2)
+    t: Array  # 1 / root
     n_terms: int
-    xp: Any
+    xp: Any  # array namespace
 
     @classmethod
     def at(cls, nu: Array, x: Array, n_terms: int, xp: Any) -> _Debye:
+        """Prepare the expansion at arguments ``x``."""
         w = x / nu
-        # sqrt(1 + w^2) without overflow: beyond 1e8 it is w to machine precision.
-        moderate = xp.clip(w, None, 1e8)
-        root = xp.sqrt(1.0 + moderate * moderate) + (w - moderate)
+        # Above 1e8, sqrt(1 + w^2) equals w to machine precision; clipping avoids overflow.
+        clipped = xp.clip(w, None, 1e8)
+        root = xp.sqrt(1.0 + clipped * clipped) + (w - clipped)
         return cls(nu, w, root, 1.0 / root, n_terms, xp)
 
     def log_kv(self) -> Array:
+        """Return log K_nu(x)."""
         nu, w, root, t, n_terms, xp = self
         t2, step = t * t, -t / nu
         series = xp.zeros_like(w)
@@ -130,6 +131,7 @@ class _Debye(NamedTuple):
         return 0.5 * xp.log(t) + constant - nu * (root - xp.asinh(1.0 / w)) + series
 
     def ratio(self) -> Array:
+        """Return K_{nu-1}(x) / K_nu(x)."""
         nu, w, root, t, n_terms, xp = self
         t2, step = t * t, -t / nu
         series = xp.zeros_like(w)
@@ -142,14 +144,17 @@ class _Debye(NamedTuple):
 
 
 def scaled_k(order: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """exp(x) K_order(x) for orders in [0, 1]; SciPy gives up somewhere above 1e9."""
-    far = np.sqrt(np.pi / (2.0 * x)) * (1.0 + (4.0 * order**2 - 1.0) / (8.0 * x))  # DLMF 10.40.2
-    return np.where(x > 1e8, far, kve(order, np.minimum(x, 1e8)))
+    """Return exp(x) K_order(x) for orders in [0, 1]."""
+    # SciPy returns NaN above 1e9 to 1e10; there the asymptotic series has machine precision.
+    asymptotic = np.sqrt(np.pi / (2.0 * x)) * (
+        1.0 + (4.0 * order**2 - 1.0) / (8.0 * x)  # DLMF 10.40.2
+    )
+    return np.where(x > 1e8, asymptotic, kve(order, np.minimum(x, 1e8)))
 
 
-def _bottom(fraction: float, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """exp(x) K_a(x) and exp(x) K_{1-a}(x), a = ``fraction``; the orders of the evidence are
-    multiples of 1/2, for which there is something much faster than the general function."""
+def _scaled_pair(fraction: float, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return exp(x) K_a(x) and exp(x) K_{1-a}(x) for a = ``fraction``."""
+    # The orders of the evidence are multiples of 1/2, for which there are faster functions.
     if fraction == 0.0:
         return k0e(x), k1e(x)
     if fraction == 0.5:
@@ -159,136 +164,149 @@ def _bottom(fraction: float, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return scaled_k(a, x), scaled_k(1.0 - a, x)
 
 
-def _climb(nu: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(log K_nu(x), K_{nu-1}(x)/K_nu(x)) for small orders, by upward recurrence."""
+def _recurrence(nu: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return log K_nu(x) and K_{nu-1}(x) / K_nu(x) for small orders, by upward recurrence."""
     log_k, ratio = np.empty_like(x), np.empty_like(x)
     fractions = nu - np.floor(nu)
     for fraction in np.unique(fractions):
-        here = np.flatnonzero(fractions == fraction)
-        here = here[np.argsort(-nu[here], kind="stable")]  # those that climb longest come first
-        z = x[..., here]
-        first, other = _bottom(float(fraction), z)
-        up, rho = np.log(first) - z, other / first  # K_{-a} = K_a
-        steps = np.floor(nu[here]).astype(int)
-        for k in range(int(steps.max(initial=0))):
-            some = (..., slice(0, int(np.sum(steps > k))))
-            rho[some] = 1.0 / (rho[some] + 2.0 * (fraction + k) / z[some])  # K_order / K_{order+1}
-            up[some] -= np.log(rho[some])
-        log_k[..., here], ratio[..., here] = up, rho
+        columns = np.flatnonzero(fractions == fraction)
+        columns = columns[np.argsort(-nu[columns], kind="stable")]  # largest orders first
+        z = x[..., columns]
+        first, other = _scaled_pair(float(fraction), z)
+        log_first, rho = np.log(first) - z, other / first  # K_{-a} = K_a
+        n_steps = np.floor(nu[columns]).astype(int)
+        for k in range(int(n_steps.max(initial=0))):
+            active = (..., slice(0, int(np.sum(n_steps > k))))
+            rho[active] = 1.0 / (rho[active] + 2.0 * (fraction + k) / z[active])  # K_m / K_{m+1}
+            log_first[active] -= np.log(rho[active])
+        log_k[..., columns], ratio[..., columns] = log_first, rho
     return log_k, ratio
 
 
-def _quadrature(nu: np.ndarray, x: Array, least: np.ndarray, xp: Any) -> tuple[Array, Array]:
-    """(log K_nu(x), K_{nu-1}(x)/K_nu(x)) where sqrt(nu^2 + x^2) is at most `DEBYE_ORDER`.
+def _quadrature(nu: np.ndarray, x: Array, min_x: np.ndarray, xp: Any) -> tuple[Array, Array]:
+    """Return both functions for sqrt(nu^2 + x^2) of at most `DEBYE_ORDER`.
 
-    K_nu(x) = 1/2 int exp(nu t - x cosh t) dt over the real line. Its peak is at t* = asinh(nu/x);
-    with t = t* + u and s = sqrt(nu^2 + x^2) the exponent becomes
+    K_nu(x) = 1/2 int exp(nu t - x cosh t) dt over the real line. The maximum of the integrand is at
+    t* = asinh(nu/x). With t = t* + u and s = sqrt(nu^2 + x^2) the exponent becomes
 
         nu t* - s - (s - nu) (cosh u - 1) - nu (exp(u) - 1 - u) ,  s - nu = x^2 / (s + nu) ,
 
-    in which nothing cancels. K_{nu-1} has the same terms times exp(-t* - u). The trapezoid rule
-    converges geometrically. ``least`` (m,) are the smallest arguments of the columns, whose
-    integrands reach furthest.
+    without cancellation. K_{nu-1} has the same terms times exp(-t* - u). The trapezoid rule
+    converges geometrically. ``min_x`` (m,) has the smallest argument of each column, which has the
+    widest integrand.
     """
-    gap = least**2 / (np.hypot(nu, least) + nu)
-    furthest = np.arccosh(1.0 + 2.0 * _NEGLIGIBLE / np.maximum(gap, 1e-300)).max()
-    count = int(min(furthest, 300.0) / _SPACING) + 1
-    u = _SPACING * np.arange(-count, count + 1)
+    difference = min_x**2 / (np.hypot(nu, min_x) + nu)  # s - nu
+    max_u = np.arccosh(1.0 + 2.0 * _MAX_EXPONENT / np.maximum(difference, 1e-300)).max()
+    n_nodes = int(min(max_u, 300.0) / _NODE_SPACING) + 1
+    u = _NODE_SPACING * np.arange(-n_nodes, n_nodes + 1)
     symmetric, skew = 2.0 * np.sinh(0.5 * u) ** 2, np.expm1(u) - u
-    exponent = np.outer(gap, symmetric) + np.outer(nu, skew)
-    kept = np.min(exponent + np.minimum(u, 0.0), axis=0) < _NEGLIGIBLE
+    exponent = np.outer(difference, symmetric) + np.outer(nu, skew)
+    relevant = np.min(exponent + np.minimum(u, 0.0), axis=0) < _MAX_EXPONENT
     order = from_numpy(nu, x, x.dtype)
     s = xp.hypot(order, x)
-    gap_of = x * x / (s + order)
+    s_minus_order = x * x / (s + order)
     total = xp.zeros_like(x)
-    below = xp.zeros_like(x)
-    for a, b, shift in zip(symmetric[kept], skew[kept], u[kept], strict=True):
-        term = xp.exp(-(float(a) * gap_of + float(b) * order))
+    total_below = xp.zeros_like(x)  # the sum for order nu - 1
+    for a, b, shift in zip(symmetric[relevant], skew[relevant], u[relevant], strict=True):
+        term = xp.exp(-(float(a) * s_minus_order + float(b) * order))
         total = total + term
-        below = below + float(np.exp(-shift)) * term
+        total_below = total_below + float(np.exp(-shift)) * term
     mode = xp.asinh(order / x)
-    log_k = order * mode - s + xp.log(0.5 * _SPACING * total)
-    return log_k, xp.exp(-mode) * below / total
+    log_k = order * mode - s + xp.log(0.5 * _NODE_SPACING * total)
+    return log_k, xp.exp(-mode) * total_below / total
 
 
-def _near_or_far(nu: np.ndarray, x: Array, xp: Any) -> tuple[Array, Array]:
-    """Both functions at small positive orders where the arguments are: by quadrature or, where
-    sqrt(nu^2 + x^2) is large, by the expansion."""
-    least = to_numpy(xp.min(xp.reshape(x, (-1, nu.size)), axis=0)).astype(float)
+def _on_device(nu: np.ndarray, x: Array, xp: Any) -> tuple[Array, Array]:
+    """Return both functions at small positive orders, computed on the device of ``x``.
+
+    The uniform expansion is used if sqrt(nu^2 + x^2) is large, and quadrature otherwise.
+    """
+    min_x = to_numpy(xp.min(xp.reshape(x, (-1, nu.size)), axis=0)).astype(float)
     order = from_numpy(nu, x, x.dtype)
-    far = xp.hypot(order, x) >= DEBYE_ORDER
-    series = _Debye.at(order, xp.where(far, x, DEBYE_ORDER), _BANDS[0][1], xp)
-    near = _quadrature(nu, xp.where(far, DEBYE_ORDER, x), np.minimum(least, DEBYE_ORDER), xp)
-    log_k, ratio = (
-        xp.where(far, f(), value)
-        for f, value in zip((series.log_kv, series.ratio), near, strict=True)
+    large = xp.hypot(order, x) >= DEBYE_ORDER
+    series = _Debye.at(order, xp.where(large, x, DEBYE_ORDER), _BANDS[0][1], xp)
+    integrals = _quadrature(nu, xp.where(large, DEBYE_ORDER, x), np.minimum(min_x, DEBYE_ORDER), xp)
+    return xp.where(large, series.log_kv(), integrals[0]), xp.where(
+        large, series.ratio(), integrals[1]
     )
-    return log_k, ratio
 
 
-def _on_host(nu: np.ndarray, x: Array) -> tuple[Array, Array]:
-    log_k, ratio = _climb(nu, to_numpy(x).astype(float))
+def _in_cpu_memory(nu: np.ndarray, x: Array) -> tuple[Array, Array]:
+    """Return both functions at small orders, computed by SciPy."""
+    log_k, ratio = _recurrence(nu, to_numpy(x).astype(float))
     return from_numpy(log_k, x, x.dtype), from_numpy(ratio, x, x.dtype)
 
 
 def _bands(nu: np.ndarray, x: Array, xp: Any) -> np.ndarray:
-    """The band of every column; 0 for those that must climb.
+    """Return the band of every column; 0 for columns that the uniform expansion cannot compute.
 
-    The terms of the series fall like powers of 1/sqrt(nu^2 + x^2): a small order is no obstacle
-    where all arguments are large.
+    The terms of the series decrease like powers of 1/sqrt(nu^2 + x^2). Small orders can therefore
+    use the expansion if all arguments are large.
     """
     band = np.searchsorted([low for low, _ in _BANDS], nu, side="right")
     small = np.flatnonzero((band == 0) & (nu > 0))
     if small.size and np.prod(x.shape) > 0:
-        least = to_numpy(xp.min(xp.reshape(x, (-1, nu.size)), axis=0))[small]
-        band[small[np.hypot(nu[small], least) >= DEBYE_ORDER]] = 1
+        min_x = to_numpy(xp.min(xp.reshape(x, (-1, nu.size)), axis=0))[small]
+        band[small[np.hypot(nu[small], min_x) >= DEBYE_ORDER]] = 1
     return band
 
 
-def _by_band(nu: Any, x: Array, wanted: tuple[bool, bool]) -> list[Array]:
-    """Split the last axis of ``x`` into the groups of columns whose orders share a formula."""
+def _evaluate(nu: Any, x: Array, wanted: tuple[bool, bool]) -> list[Array]:
+    """Evaluate the wanted functions, with one formula for each group of columns."""
     xp = array_namespace(x)
     nu = np.broadcast_to(np.asarray(nu, dtype=float), (x.shape[-1],))
     if not np.all(nu >= 0):
         raise ValueError(f"`nu` must be non-negative, got {nu.min()}")
     band = _bands(nu, x, xp)
-    by_band = np.argsort(band, kind="stable")
-    sorted_already = bool(np.all(np.diff(by_band) == 1))
-    groups = np.split(by_band, np.flatnonzero(np.diff(band[by_band])) + 1)
-    pieces: list[tuple[Array, ...]] = []
+    order = np.argsort(band, kind="stable")
+    is_sorted = bool(np.all(np.diff(order) == 1))
+    groups = np.split(order, np.flatnonzero(np.diff(band[order])) + 1)
+    parts: list[tuple[Array, ...]] = []
     for columns in groups:
         if len(groups) == 1:
-            part = x
-        elif sorted_already:
-            part = x[..., int(columns[0]) : int(columns[-1]) + 1]
+            z = x
+        elif is_sorted:
+            z = x[..., int(columns[0]) : int(columns[-1]) + 1]
         else:
-            part = xp.take(x, from_numpy(columns, x), axis=-1)
-        which = band[columns[0]]
-        if which == 0:
-            stays = on_accelerator(x) and bool(np.all(nu[columns] > 0))
-            values = _near_or_far(nu[columns], part, xp) if stays else _on_host(nu[columns], part)
+            z = xp.take(x, from_numpy(columns, x), axis=-1)
+        orders, index = nu[columns], band[columns[0]]
+        if index == 0:
+            on_device = on_accelerator(x) and bool(np.all(orders > 0))
+            values = _on_device(orders, z, xp) if on_device else _in_cpu_memory(orders, z)
         else:
-            series = _Debye.at(from_numpy(nu[columns], x, x.dtype), part, _BANDS[which - 1][1], xp)
+            series = _Debye.at(from_numpy(orders, x, x.dtype), z, _BANDS[index - 1][1], xp)
             values = tuple(f() if w else x for f, w in zip((series.log_kv, series.ratio), wanted))
-        pieces.append(tuple(value for value, w in zip(values, wanted) if w))
-    whole = [p[0] if len(p) == 1 else xp.concat(list(p), axis=-1) for p in zip(*pieces)]
-    if sorted_already:
-        return whole
-    back = from_numpy(np.argsort(by_band), x)
-    return [xp.take(values, back, axis=-1) for values in whole]
+        parts.append(tuple(value for value, w in zip(values, wanted) if w))
+    joined = [p[0] if len(p) == 1 else xp.concat(list(p), axis=-1) for p in zip(*parts)]
+    if is_sorted:
+        return joined
+    inverse = from_numpy(np.argsort(order), x)
+    return [xp.take(values, inverse, axis=-1) for values in joined]
 
 
 def log_kv(nu: Any, x: Array) -> Array:
-    """log K_nu(x), where ``nu`` (on the host) goes along the last axis of ``x`` > 0."""
-    return _by_band(nu, x, (True, False))[0]
+    """Return log K_nu(x).
+
+    Parameters
+    ----------
+    nu : float or ndarray of shape (m,)
+        Non-negative orders, for the last axis of ``x``.
+    x : array of shape (..., m)
+        Positive arguments.
+
+    Returns
+    -------
+    array of shape (..., m)
+    """
+    return _evaluate(nu, x, (True, False))[0]
 
 
 def kv_ratio(nu: Any, x: Array) -> Array:
-    """K_{nu-1}(x) / K_nu(x), where ``nu`` (on the host) goes along the last axis of ``x`` > 0."""
-    return _by_band(nu, x, (False, True))[0]
+    """Return K_{nu-1}(x) / K_nu(x); see `log_kv` for the parameters."""
+    return _evaluate(nu, x, (False, True))[0]
 
 
 def log_kv_and_ratio(nu: Any, x: Array) -> tuple[Array, Array]:
-    """Both, for little more than the price of one."""
-    log_k, ratio = _by_band(nu, x, (True, True))
+    """Return the results of `log_kv` and `kv_ratio`, which share most computations."""
+    log_k, ratio = _evaluate(nu, x, (True, True))
     return log_k, ratio
