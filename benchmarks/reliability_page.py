@@ -50,8 +50,8 @@ def properties(record: dict[str, Any]) -> str:
 `python -m benchmarks.reliability` draws data matrices of 2 x 1 to 50 x 200 and random parameters.
 The matrices vary in rank, unit (1e-150 to 1e150), data type, memory layout and sparse format; they
 contain duplicates, constant columns, ties and outliers of 1e8. Each fit must either be valid or
-raise an informative error. A fit is valid if all attributes are finite, the constraints hold exactly and
-the objective is non-decreasing. The test suite runs a small sample (`tests/properties`).
+raise an informative error. A fit is valid if all attributes are finite, the constraints hold
+exactly and the objective is non-decreasing. The test suite runs a small sample (`tests/properties`).
 
 {table(["estimator", "examples", "valid fits", "informative errors", "failures"], lines)}
 """
@@ -74,7 +74,7 @@ def fuzzing(record: dict[str, Any]) -> str:
     return f"""## Damaged and malicious files
 
 `python -m benchmarks.fuzz` passes {record["inputs"]:,} damaged or malicious files to the readers
-and to `prosparse.load`. A failure is a crash, a hang, an exception of another library, a peak memory
+and to `prosparse.load`. A failure is a crash, a hang, an exception of another library, peak memory
 above 1 GiB or the execution of code from the file. There were {record["findings"]} failures.
 
 {table(head, rows)}
