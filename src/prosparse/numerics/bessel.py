@@ -145,7 +145,7 @@ class _Debye(NamedTuple):
 
 def scaled_k(order: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return exp(x) K_order(x) for orders in [0, 1]."""
-    # SciPy returns NaN above 1e9 to 1e10; there the asymptotic series has machine precision.
+    # SciPy returns NaN above about 1e9; there the asymptotic series has machine precision.
     asymptotic = np.sqrt(np.pi / (2.0 * x)) * (
         1.0 + (4.0 * order**2 - 1.0) / (8.0 * x)  # DLMF 10.40.2
     )
