@@ -51,7 +51,8 @@ def properties(record: dict[str, Any]) -> str:
 The matrices vary in rank, unit (1e-150 to 1e150), data type, memory layout and sparse format; they
 contain duplicates, constant columns, ties and outliers of 1e8. Each fit must either be valid or
 raise an informative error. A fit is valid if all attributes are finite, the constraints hold
-exactly and the objective is non-decreasing. The test suite runs a small sample (`tests/properties`).
+exactly and the objective is non-decreasing. The test suite runs a small sample
+(`tests/properties`).
 
 {table(["estimator", "examples", "valid fits", "informative errors", "failures"], lines)}
 """
