@@ -120,7 +120,7 @@ def test_derivatives_equal_finite_differences(d, rng):
         np.testing.assert_allclose(second, (high - 2 * mid + low) / step**2, rtol=2e-3, atol=2e-3)
 
 
-def slow_path(X, order, d, noise, cardinalities, kind):
+def separate_log_evidence(X, order, d, noise, cardinalities, kind):
     """Maximise the density of each cardinality separately by a scalar optimiser."""
     path = []
     for q in cardinalities:
@@ -144,9 +144,10 @@ def test_path_equals_separate_optimisation(kind, d):
     X = X - X.mean(0)
     order = np.argsort(-X.var(0))
     q = np.arange(d + 1, 9)
-    ours = evidence_path(DenseOperator(X), order, d, 0.3, q, kind=kind)
-    np.testing.assert_allclose(ours.log_evidence, slow_path(X, order, d, 0.3, q, kind), rtol=1e-7)
-    np.testing.assert_array_equal(ours.cardinalities, q)
+    path = evidence_path(DenseOperator(X), order, d, 0.3, q, kind=kind)
+    expected = separate_log_evidence(X, order, d, 0.3, q, kind)
+    np.testing.assert_allclose(path.log_evidence, expected, rtol=1e-7)
+    np.testing.assert_array_equal(path.cardinalities, q)
 
 
 @pytest.mark.parametrize("kind", ["noiseless", "noisy"])
@@ -241,12 +242,12 @@ def test_search_on_large_data_selects_the_same_model(monkeypatch):
 
 
 @pytest.mark.parametrize("sigma2", [1e-9, 0.01, 2.0])
-@pytest.mark.parametrize(("q", "d"), [(4, 4), (7, 2), (300, 20)])
+@pytest.mark.parametrize(("q", "d"), [(1, 1), (4, 4), (7, 2), (300, 20)])
 def test_noisy_density_equals_the_trapezoid_rule_on_a_fine_grid(q, d, sigma2):
     """The integrand is narrow, wide or has a plateau, depending on q, b and r."""
     tau = np.linspace(-60, 12, 200_001)
     g = np.exp(tau)
-    for b in (0.05, 1.0, 30.0):
+    for b in (0.05, 1.0, 30.0, 1000.0):
         s = sigma2 + g / b**2
         for r2 in (1e-4, 0.5 * q, 50.0 * q):
             log_f = norm.logpdf(0.0, scale=np.sqrt(s)) * q - r2 / (2 * s) + chi2.logpdf(g, d) + tau

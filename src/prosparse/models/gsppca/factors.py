@@ -44,7 +44,9 @@ class FactorState(NamedTuple):
     rounding: float = 0.0  # rounding error of the bound in single precision
     single: bool = False  # whether the next iteration may use single precision
     newton: bool = True  # whether the next iteration computes a Newton step
-    proposed: bool = False  # whether an accelerator set Y and sigma2, so that the bound may fall
+    proposed: bool = (
+        False  # whether an accelerator set Y and sigma2, so that the bound may decrease
+    )
 
 
 def to_factor_state(state: State, op: Operator) -> FactorState:
@@ -119,20 +121,10 @@ def make_factor_step(
             Y_new, YX = xp.astype(XM, Y.dtype, copy=False) @ back, None
         Y_newton, YX_newton, newton = Y_new, YX, state.newton
         if newton:
-            curvature, F = bound_curvature(state, moments, loadings), Y_new - Y
-            C = projection_coefficients(YY, to_numpy(Y.T @ F))
-            orthogonal = F - Y @ from_numpy(C, Y)
-            if state.YX is not None:
-                orthogonalX = YX - state.YX - from_numpy(C.T, Y) @ state.YX
-                correction, ratio = newton_correction(
-                    orthogonal, curvature, lambda B: from_numpy(B.T, Y) @ orthogonalX
-                )
-                YX_newton = YX + from_numpy(correction.T, Y) @ orthogonalX
-            else:
-                correction, ratio = newton_correction(
-                    orthogonal, curvature, lambda B: multiply_columns(orthogonal @ from_numpy(B, Y))
-                )
-            Y_newton = Y_new + orthogonal @ from_numpy(correction, Y)
+            curvature = bound_curvature(state, moments, loadings)
+            Y_newton, YX_newton, ratio = extend_step(
+                state, YY, Y_new, YX, curvature, multiply_columns
+            )
             # The first iteration, whose bound is not finite yet, decides for all others.
             newton = math.isfinite(state.bound) or ratio >= MIN_RATIO
         rounding = 0.0 if single is None else loadings.rounding
@@ -163,6 +155,57 @@ def bound_curvature(state: FactorState, moments: FactorMoments, loadings: Loadin
     # At the start A is nearly n I, and any basis diagonalises it. Use the eigenvectors of P.
     WW, vectors = np.linalg.eigh(loadings.squares + np.diag(loadings.S_diagonal))
     return Curvature(moments.Q @ vectors, loadings.S, 1.0 + c * WW, c)
+
+
+def extend_step(
+    state: FactorState,
+    YY: np.ndarray,
+    Y_new: Array,
+    YX_new: Array | None,
+    curvature: Curvature,
+    multiply_columns: Callable[[Array], Array],
+) -> tuple[Array, Array | None, float]:
+    """Replace the plain step by Newton's step orthogonal to the span of the factors.
+
+    Parameters
+    ----------
+    state : FactorState
+        State before the step.
+    YY : ndarray of shape (d, d)
+        Its product Y'Y.
+    Y_new : Array of shape (n, d)
+        Factors after the plain step.
+    YX_new : Array of shape (d, p) or None
+        Their product Y'X if the data matrix is read in blocks.
+    curvature : Curvature
+        Second derivatives of the bound at ``state``.
+    multiply_columns : callable
+        Function from Y to Y'X.
+
+    Returns
+    -------
+    Y : Array of shape (n, d)
+        Factors after Newton's step.
+    YX : Array of shape (d, p) or None
+        Their product Y'X if the data matrix is read in blocks.
+    ratio : float
+        Largest ratio r of `newton_correction`.
+    """
+    Y, YX = state.Y, YX_new
+    F = Y_new - Y
+    C = projection_coefficients(YY, to_numpy(Y.T @ F))
+    orthogonal = F - Y @ from_numpy(C, Y)
+    if state.YX is not None:
+        orthogonalX = YX_new - state.YX - from_numpy(C.T, Y) @ state.YX
+        correction, ratio = newton_correction(
+            orthogonal, curvature, lambda B: from_numpy(B.T, Y) @ orthogonalX
+        )
+        YX = YX_new + from_numpy(correction.T, Y) @ orthogonalX
+    else:
+        correction, ratio = newton_correction(
+            orthogonal, curvature, lambda B: multiply_columns(orthogonal @ from_numpy(B, Y))
+        )
+    return Y_new + orthogonal @ from_numpy(correction, Y), YX, ratio
 
 
 def make_mixed_precision_step(

@@ -214,8 +214,8 @@ def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[F
     The iterations alternate between q(W) and q(Y). The smaller of the two is accelerated: q(Y) if
     the data matrix has at most as many rows as columns.
     """
-    table, xp, n, p = parts.op, parts.op.xp, parts.n, parts.op.shape[1]
-    total, epsilon = float(xp.sum(table.column_squares())), table.epsilon
+    op, xp, n, p = parts.op, parts.op.xp, parts.n, parts.op.shape[1]
+    total, epsilon = float(xp.sum(op.column_squares())), op.epsilon
     file, tol = options.checkpoint, options.tol * n * p
     run = partial(
         iterate,
@@ -226,29 +226,29 @@ def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[F
         progress=Progress(options.max_iter, "GSPPCA", options.verbose),
         checkpoint=file.stage(f"{d} components") if file else None,
     )
-    if table.shape[0] > p:
-        step = make_step(table, n)
+    if op.shape[0] > p:
+        step = make_step(op, n)
         return run(step, init(parts, d), accelerator=over_loadings("M", xp, QuasiNewton))
-    single, start = single_precision_copy(table, d), to_factor_state(init(parts, d), table)
+    single, start = single_precision_copy(op, d), to_factor_state(init(parts, d), op)
     accelerator = over_factors(start, xp)
     if single is None:
-        return run(make_factor_step(table, n), start, accelerator=accelerator)
-    mixed = make_mixed_precision_step(table, n, single, tol)
+        return run(make_factor_step(op, n), start, accelerator=accelerator)
+    mixed = make_mixed_precision_step(op, n, single, tol)
     return run(mixed, start._replace(single=True), accelerator=accelerator)
 
 
-def single_precision_copy(table: Operator, d: int) -> Operator | None:
+def single_precision_copy(op: Operator, d: int) -> Operator | None:
     """Return a single-precision copy for early iterations, or None if it does not save time.
 
     A copy saves time for matrices in CPU memory, in double precision and of moderate size.
     """
-    X = table.whole
+    X = op.whole
     if X is None or not is_numpy(X) or precision_of(X) == "float32":
         return None
     if d * X.shape[1] < MIN_LOADINGS_SINGLE or X.size > MAX_ENTRIES_SINGLE:
         return None
     with np.errstate(all="ignore"):
-        return DenseOperator(table.xp.astype(X, table.xp.float32))
+        return DenseOperator(op.xp.astype(X, op.xp.float32))
 
 
 def inactive_noise(
