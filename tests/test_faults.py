@@ -1,4 +1,4 @@
-"""Full disks, Ctrl-C, kills and folders that cannot be written: earlier results stay, in words."""
+"""Full disks, interrupts, kills and read-only folders: existing results stay intact."""
 
 import contextlib
 import functools
@@ -16,7 +16,8 @@ from sklearn.base import clone
 
 from programs import Program
 from prosparse import GSPPCA, load, save
-from prosparse.app.results import RESULTS
+from prosparse.app.output_paths import RESULTS
+from prosparse.app.results import replace_folder
 from prosparse.datasets import make_globally_sparse
 from prosparse.registry import method_of
 from saved_models import CLASSES, MODELS, RESPONSE, assert_same
@@ -25,18 +26,19 @@ from saved_models import X as SMALL
 pytest.importorskip("pyarrow")
 pytest.importorskip("typer")
 if not hasattr(signal, "SIGXFSZ"):
-    pytest.skip("needs the limits and signals of Unix", allow_module_level=True)
+    pytest.skip("requires Unix limits and signals", allow_module_level=True)
 
 X = make_globally_sparse(60, 40, n_components=2, n_informative=6, random_state=0).X
 SECONDS = 100
 
 
 def run(script, folder, *arguments):
-    """A Python program in ``folder``."""
+    """Run a Python program in ``folder`` and return how it ended."""
     return Program(script, folder, *arguments).ended(SECONDS)
 
 
 def contents(folder):
+    """Return the bytes of all files by path."""
     return {p: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
@@ -45,17 +47,17 @@ def contents(folder):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A folder on a file system of its own, and what is left on it once it is filled."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    """Mount a file system of 2 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
     if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root can mount a small file system")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+        pytest.skip("only root can mount a file system")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
 
 
-# Each writes, in the current folder, what was there before with a limit on every file.
+# Code that writes results to the current folder.
 WRITES = {
     "save": "save(model, 'model')",
     "report": "write_report(model, 'report.html', X=X)",
@@ -63,7 +65,6 @@ WRITES = {
     "select": "command('select', 'table.csv', '--components', '2')",
     "fit": "command('fit', 'table.csv', '--components', '2', '--output', 'fitted')",
     "report command": "command('report', 'table.prosparse', '--data', 'table.csv')",
-    "reproduce": "command('reproduce', 'E1', '--quick', '--output', 'papers')",
 }
 PROLOGUE = """
     import contextlib, os, resource, sys, warnings
@@ -76,27 +77,27 @@ PROLOGUE = """
     X = make_globally_sparse(60, 40, n_components=2, n_informative=6, random_state=0).X
     model = GSPPCA(2).fit(X)
 
-    def command(*words):
-        sys.argv = ["prosparse", *words]
+    def command(*arguments):
+        sys.argv = ["prosparse", *arguments]
         main()
 """
 
 
 @functools.cache
 def first_results(name):
-    """What the action writes when all goes well, by path."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        write_table(place)
-        first = run(f"{PROLOGUE}\n    {WRITES[name]}\n", place)
+    """Return the files that the code writes without faults, by relative path."""
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = Path(name_of_folder)
+        write_table(folder)
+        first = run(f"{PROLOGUE}\n    {WRITES[name]}\n", folder)
         assert first.returncode == 0, first.stderr
-        return {path.relative_to(place): raw for path, raw in contents(place).items()}
+        return {path.relative_to(folder): raw for path, raw in contents(folder).items()}
 
 
-def prepared_folder(folder, name):
-    """The table, and earlier results of the action."""
+def prepare_folder(folder, name):
+    """Write the input and the results of an earlier run; return all files."""
     write_table(folder)
-    if name != "checkpoint":  # which goes on from what is there
+    if name != "checkpoint":  # A fit would resume from an existing checkpoint.
         for path, raw in first_results(name).items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(raw)
@@ -104,31 +105,32 @@ def prepared_folder(folder, name):
 
 
 def write_table(folder):
+    """Write a CSV file and a model."""
     rows = [",".join(f"v{k}" for k in range(40)), *(",".join(map(repr, r)) for r in X.tolist())]
     (folder / "table.csv").write_text("\n".join(rows) + "\n")
     save(GSPPCA(2).fit(X), folder / "table.prosparse")
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_a_file_cannot_grow(name, tmp_path):
-    """RLIMIT_FSIZE: the operating system refuses the write that crosses it."""
-    before = prepared_folder(tmp_path, name)
+def test_file_size_limit(name, tmp_path):
+    """A write beyond RLIMIT_FSIZE fails; existing files are unchanged."""
+    before = prepare_folder(tmp_path, name)
     limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"
     ended = run(f"{PROLOGUE}\n    {limit}\n    {WRITES[name]}\n", tmp_path)
     assert ended.returncode == 1
     assert "File too large" in ended.stderr
-    assert contents(tmp_path) == before  # nothing lost, nothing new
+    assert contents(tmp_path) == before
     if "command" in WRITES[name]:
         assert "Traceback" not in ended.stderr
         assert ended.stderr.startswith("prosparse: ")
     else:
-        place = {"save": "model", "report": "report.html", "checkpoint": "fit.npz"}[name]
-        assert f"File too large: '{place}'" in ended.stderr
+        file = {"save": "model", "report": "report.html", "checkpoint": "fit.npz"}[name]
+        assert f"File too large: '{file}'" in ended.stderr
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_the_disk_is_full(name, small_disk):
-    prepared_folder(small_disk, name)
+def test_full_disk(name, small_disk):
+    prepare_folder(small_disk, name)
     filler = small_disk / "filler"
     with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
@@ -141,23 +143,23 @@ def test_the_disk_is_full(name, small_disk):
     assert ("Traceback" in ended.stderr) == ("command" not in WRITES[name])
 
 
-# --- Ctrl-C in mid-fit
+# --- interrupts during a fit
 
 
 class Interrupt:
-    """Counts the calls of our functions, and presses Ctrl-C at one of them.
+    """Count calls of functions of prosparse, and raise KeyboardInterrupt at one of them.
 
-    Not in those of other libraries: pressed while scikit-learn puts its settings back, it would
-    leave them changed for the fits that follow. And not in generators, of which this may be the
-    call that closes them, where Python ignores exceptions.
+    Functions of other libraries are excluded: an interrupt while scikit-learn restores its settings
+    would change them for later fits. Generators are excluded because Python ignores exceptions in
+    the call that closes them.
     """
 
     def __init__(self, at=None):
         self.calls, self.at = 0, at
 
     def __call__(self, frame, event, argument):
-        ours = frame.f_globals.get("__name__", "").startswith("prosparse.")
-        if event == "call" and ours and not frame.f_code.co_flags & inspect.CO_GENERATOR:
+        in_prosparse = frame.f_globals.get("__name__", "").startswith("prosparse.")
+        if event == "call" and in_prosparse and not frame.f_code.co_flags & inspect.CO_GENERATOR:
             self.calls += 1
             if self.calls == self.at:
                 raise KeyboardInterrupt
@@ -173,24 +175,24 @@ class Interrupt:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 @pytest.mark.parametrize("name", MODELS)
-def test_an_interrupted_refit_leaves_the_earlier_fit(name):
+def test_interrupted_refit_restores_the_previous_fit(name):
     y = CLASSES if method_of(MODELS[name]).classifies else RESPONSE
-    table, other = SMALL, 1.5 * SMALL[::-1]
-    model = clone(MODELS[name]).fit(table, y)
+    other = 1.5 * SMALL[::-1]
+    model = clone(MODELS[name]).fit(SMALL, y)
     before = dict(vars(model))
-    for _ in range(2):  # the first fit of this table also fills caches
+    for _ in range(2):  # The first fit also fills caches.
         fresh = clone(model)
         with Interrupt() as counted:
             fresh.fit(other, y)
-    for share in (0.02, 0.2, 0.4, 0.6, 0.8):
-        with pytest.raises(KeyboardInterrupt), Interrupt(max(3, int(share * counted.calls))):
+    for fraction in (0.02, 0.2, 0.4, 0.6, 0.8):
+        with pytest.raises(KeyboardInterrupt), Interrupt(max(3, int(fraction * counted.calls))):
             model.fit(other, y)
         assert_same(vars(model), before, name)
-    model.select(table)
+    model.select(SMALL)
     fresh = clone(model)
     with pytest.raises(KeyboardInterrupt), Interrupt(counted.calls // 2):
         fresh.fit(other, y)
-    assert not [k for k in vars(fresh) if k.endswith("_")]  # cleanly not fitted
+    assert not [k for k in vars(fresh) if k.endswith("_")]
 
 
 COMMAND = """
@@ -206,45 +208,44 @@ WAITING = """
     from prosparse.__main__ import main
     from prosparse.{module} import {name}
 
-    def waits(*arguments, **named):
+    def wait(*arguments, **named):
         Path("waiting").touch()
         time.sleep(60)
 
     import prosparse.{module}
-    prosparse.{module}.{name} = waits
+    prosparse.{module}.{name} = wait
     sys.argv = ["prosparse", *sys.argv[1:]]
     main()
 """
 
 
-IN_THE_FIT = (["select", "table.csv", "--method", "gsppca"], "inference.loop", "_advance")
-MOST_WRITTEN = (["select", "table.csv"], "app.results", "render")
+SELECTING = (["select", "table.csv", "--method", "gsppca"], "inference.loop", "_advance")
+WRITING = (["select", "table.csv"], "app.results", "render")
 FITTING = (
     ["fit", "table.csv", "--method", "gsppca", "--output", "fitted"],
     "inference.loop",
     "_advance",
 )
 REPORTING = (["report", "table.prosparse"], "app.commands", "render")
-REPRODUCING = (
-    ["reproduce", "E1", "--quick", "--output", "papers"],
-    "inference.loop",
-    "_advance",
-)
-INTERRUPT, END, KILL = (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)
+INTERRUPT, TERMINATE, KILL = (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)
 
 
 @pytest.mark.parametrize(
     ("arguments", "module", "name", "number", "code"),
     [
-        *((*what, *how) for what in (IN_THE_FIT, MOST_WRITTEN) for how in (INTERRUPT, END, KILL)),
-        *((*what, *INTERRUPT) for what in (FITTING, REPORTING, REPRODUCING)),
+        *(
+            (*moment, *fault)
+            for moment in (SELECTING, WRITING)
+            for fault in (INTERRUPT, TERMINATE, KILL)
+        ),
+        *((*moment, *INTERRUPT) for moment in (FITTING, REPORTING)),
         (*FITTING, *KILL),
-        (*REPORTING, *END),
+        (*REPORTING, *TERMINATE),
     ],
 )
-def test_signals_to_the_command(arguments, module, name, number, code, tmp_path):
+def test_signals(arguments, module, name, number, code, tmp_path):
     which = "report command" if arguments[0] == "report" else arguments[0]
-    before = prepared_folder(tmp_path, which)
+    before = prepare_folder(tmp_path, which)
     program = Program(WAITING.format(module=module, name=name), tmp_path, *arguments)
     try:
         for _ in range(20 * SECONDS):
@@ -252,102 +253,99 @@ def test_signals_to_the_command(arguments, module, name, number, code, tmp_path)
                 break
             time.sleep(0.05)
         os.kill(program.process.pid, number)
-        returncode, said = program.ended(SECONDS)
+        returncode, message = program.ended(SECONDS)
     finally:
         program.process.kill()
-    assert returncode == code, said
+    assert returncode == code, message
     (tmp_path / "waiting").unlink()
     after = contents(tmp_path)
-    if number == signal.SIGKILL:  # nothing can tidy up, but what was there is there
+    if number == signal.SIGKILL:  # Temporary files remain, but existing files are intact.
         after = {p: raw for p, raw in after.items() if p in before}
     assert after == before
-    assert "Traceback" not in said
+    assert "Traceback" not in message
     if number == signal.SIGINT:
-        assert said == "prosparse: interrupted; earlier results are as they were\n"
+        assert message == "prosparse: interrupted; earlier results are unchanged\n"
 
 
 @pytest.mark.parametrize("array", [0, 3])
-def test_killed_while_saving(array, tmp_path):
+def test_kill_while_saving(array, tmp_path):
     path = save(GSPPCA(2).fit(X), tmp_path / "model")
-    whole = path.read_bytes()
+    original = path.read_bytes()
     script = f"""
         import os, signal
         import numpy as np
         write, written = np.lib.format.write_array, []
 
-        def deadly(*arguments, **named):
+        def write_or_die(*arguments, **named):
             if len(written) == {array}:
                 os.kill(os.getpid(), signal.SIGKILL)
             written.append(write(*arguments, **named))
 
-        np.lib.format.write_array = deadly
+        np.lib.format.write_array = write_or_die
         from prosparse import load, save
         save(load("model"), "model")
     """
     assert run(script, tmp_path).returncode == -signal.SIGKILL
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == original
     assert load(path).n_selected_ == GSPPCA(2).fit(X).n_selected_
 
 
-def test_a_swap_of_folders_that_fails_brings_the_old_one_back(tmp_path, monkeypatch):
-    from prosparse.app.results import whole_folder
-
-    place = tmp_path / "results"
-    place.mkdir()
-    (place / RESULTS[0]).write_text("old")
-    save(GSPPCA(2).fit(X), place / "model.prosparse")  # or they might be anybody's files
+def test_failed_replacement_restores_the_old_folder(tmp_path, monkeypatch):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    (folder / RESULTS[0]).write_text("old")
+    save(GSPPCA(2).fit(X), folder / "model.prosparse")  # Marks the folder as results.
     rename = Path.rename
 
     def failing(self, target):
-        if target == place and "before" not in self.name:
+        if target == folder and "before" not in self.name:
             raise OSError(28, "No space left on device", str(target))
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", failing)
-    with pytest.raises(OSError, match="No space left"), whole_folder(place) as partial:
+    with pytest.raises(OSError, match="No space left"), replace_folder(folder) as partial:
         (partial / RESULTS[0]).write_text("new")
-    assert (place / RESULTS[0]).read_text() == "old"
-    assert list(tmp_path.iterdir()) == [place]
+    assert (folder / RESULTS[0]).read_text() == "old"
+    assert list(tmp_path.iterdir()) == [folder]
 
 
-# --- places that cannot be written
+# --- folders without write permission
 
 
 @pytest.fixture
 def read_only(tmp_path):
-    place = tmp_path / "read-only"
-    place.mkdir()
+    folder = tmp_path / "read-only"
+    folder.mkdir()
     if os.geteuid():
-        place.chmod(0o555)
-        yield place
-        place.chmod(0o755)
+        folder.chmod(0o555)
+        yield folder
+        folder.chmod(0o755)
         return
-    mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("root writes anywhere, and nothing can be mounted here")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+        pytest.skip("root ignores permissions and cannot mount here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_folder_that_is_read_only(read_only, tmp_path):
+def test_read_only_folder(read_only, tmp_path):
     model = GSPPCA(2).fit(X)
     with pytest.raises(OSError, match="model"):
         save(model, read_only / "model")
-    prepared_folder(tmp_path, "save")
-    for words in (
+    prepare_folder(tmp_path, "save")
+    for arguments in (
         ["select", "table.csv", "--output", "read-only/results"],
         ["fit", "table.csv", "--output", "read-only/model"],
         ["report", "table.prosparse", "--output", "read-only/page.html"],
-        ["reproduce", "E1", "--quick", "--output", "read-only/papers"],
         ["demo", "read-only/demo"],
     ):
-        ended = run(COMMAND, tmp_path, *words)
-        assert ended.returncode == 1, words
+        ended = run(COMMAND, tmp_path, *arguments)
+        assert ended.returncode == 1, arguments
         assert ended.stderr.startswith("prosparse: read-only/")
         assert len(ended.stderr.splitlines()) == 1
 
 
-def test_a_file_where_a_folder_is(tmp_path):
+def test_saving_to_a_folder_raises(tmp_path):
     model = GSPPCA(2).fit(X)
     (tmp_path / "here").mkdir()
     with pytest.raises(OSError, match="here'"):
