@@ -29,3 +29,17 @@ def test_maximum_of_a_linear_form_under_angle_constraints(nonnegative, seed):
     rivals = Z[np.all(c >= Z @ G, axis=1)]
     assert rivals.shape[0] > 100
     assert np.max(rivals @ f) <= f @ w + 1e-9
+
+
+def test_unit_norm_with_nearly_dependent_constraints():
+    """Nearly parallel constraints amplify rounding errors of the projection."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        first = rng.normal(size=6)
+        first /= np.linalg.norm(first)
+        second = first + 10.0 ** rng.uniform(-10, -6) * rng.normal(size=6)
+        G = np.column_stack([first, second / np.linalg.norm(second)])
+        f = 10.0 * first + 10.0 ** rng.uniform(-6, 0) * rng.normal(size=6)
+        w, _ = maximise_linear(f, G, 0.5, False)
+        assert w is not None
+        assert np.linalg.norm(w) == pytest.approx(1.0, abs=1e-10)

@@ -86,7 +86,9 @@ def _on_active_set(
             return None
         B = G[np.ix_(P, active)]
         base = B @ np.linalg.lstsq(B.T @ B, np.full(B.shape[1], c), rcond=1e-12)[0]
-        off = f[P] - B @ np.linalg.lstsq(B, f[P], rcond=1e-12)[0]
+        off = f[P]
+        for _ in range(2):  # once more, because the columns of B can be nearly dependent
+            off = off - B @ np.linalg.lstsq(B, off, rcond=1e-12)[0]
         room, length = 1.0 - float(base @ base), float(np.linalg.norm(off))
         if room < 0.0 or length <= 1e-12 * float(np.linalg.norm(f)):
             return None
