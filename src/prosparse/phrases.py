@@ -38,7 +38,7 @@ def percent(value: float | None, digits: int = 1) -> str:
     return text
 
 
-def times(factor: float) -> str:
+def format_ratio(factor: float) -> str:
     """Format a ratio with two digits: "1.3 times", "400,000 times", "over a billion times"."""
     if factor >= _MAX_RATIO:
         return "over a billion times"
@@ -46,18 +46,18 @@ def times(factor: float) -> str:
     return f"{rounded:,.0f} times" if rounded >= 10.0 else f"{rounded:g} times"
 
 
-def number(value: float) -> str:
+def format_mean(value: float) -> str:
     """Format a mean of counts: without decimals from ten on, else with two digits."""
     return f"{value:,.0f}" if value >= 10.0 else f"{float(f'{value:.2g}'):g}"
 
 
-def quoted(name: Any) -> str:
+def quote_name(name: Any) -> str:
     """Format a name in a sentence; names with spaces or punctuation get quotation marks."""
     text = str(name)
     plain = text.replace("_", "").replace("-", "").replace(".", "").isalnum()
     return text if plain else f"“{text}”"
 
 
-def listed(items: Sequence[str]) -> str:
+def join_items(items: Sequence[str]) -> str:
     """Join items: "a", "a and b", "a, b and c"."""
     return " and ".join(filter(None, [", ".join(items[:-1]), *items[-1:]]))

@@ -26,7 +26,7 @@ from prosparse.app.cli import app  # noqa: E402
 from prosparse.app.output_paths import RESULTS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
 from prosparse.persistence import load_with_about  # noqa: E402
-from prosparse.phrases import number  # noqa: E402
+from prosparse.phrases import format_mean  # noqa: E402
 from prosparse.stability import permutation_null, stability_selection  # noqa: E402
 from prosparse.tables.preparation import impute_components  # noqa: E402
 
@@ -551,10 +551,12 @@ def test_permutation_null(inside):
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert f"{printed['n_selected']} of 20" in shown
     assert "null datasets" in shown
-    assert number(printed["null_expected_n_selected"]) in page
+    assert format_mean(printed["null_expected_n_selected"]) in page
     again = run(app, ["report", "t-prosparse/model.prosparse", "--output", "again.html"])
     assert again.exit_code == 0, again.output
-    assert number(printed["null_expected_n_selected"]) in (inside / "again.html").read_text("utf-8")
+    assert format_mean(printed["null_expected_n_selected"]) in (inside / "again.html").read_text(
+        "utf-8"
+    )
     without = json.loads(run(app, [*arguments, "--json", "--permutations", "0"]).stdout)
     assert without["null_expected_n_selected"] is None
 

@@ -8,7 +8,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from prosparse import EMPCA, FDRPCA, GSPPCA, Panel, SpinyClassifier, SpinyRegressor
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.findings import findings_of
-from prosparse.phrases import number, percent
+from prosparse.phrases import percent
 from prosparse.report.narrative import describe_selection, headline, list_communalities, narrate
 from prosparse.stability import PermutationNull, permutation_null
 
@@ -276,7 +276,7 @@ def test_table_of_the_command(tmp_path, monkeypatch):
     stability = Stability.from_json(about["stability"], list(frame.columns))
     for text in (
         "wine.csv, 178 rows, 13 variables",
-        f"{found.n_selected} of 13; {number(null.expected_n_selected)} expected under the null",
+        describe_selection(found, null),
         found.reason,
         near_optimal_sizes(found).summary(),
         " ".join(null.summary()),

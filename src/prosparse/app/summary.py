@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from ..phrases import percent, quoted
+from ..phrases import percent, quote_name
 from ..report.narrative import describe_selection, list_communalities
 from ..stability import PermutationNull, Stability, near_optimal_sizes
 from ..tables.base import plural
@@ -129,7 +129,10 @@ def _describe_fit(result: Result) -> tuple[str, str]:
     if "accuracy" in result.about:
         return "accuracy", f"{percent(result.about['accuracy'])} of these rows"
     if result.found.regression:
-        return "R2", f"{percent(result.about['r2'])} of the response's variance in these rows"
+        return (
+            "R2",
+            f"{percent(result.about['r2'])} of the response's variance in these rows",
+        )
     return "explained variance", percent(result.found.explained)
 
 
@@ -140,9 +143,9 @@ def _list_variables(result: Result) -> list[tuple[str, str]]:
         return []
     if found.regression:
         key = "coefficients"
-        names = [f"{quoted(found.names[k])} ({found.loadings[0, k]:.3g})" for k in first]
+        names = [f"{quote_name(found.names[k])} ({found.loadings[0, k]:.3g})" for k in first]
     elif found.tests is None:
-        key, names = "most relevant", [quoted(found.names[k]) for k in first]
+        key, names = "most relevant", [quote_name(found.names[k]) for k in first]
     else:
         key, names = "communality", list_communalities(found, found.tests, MAX_NAMED)
     more = f", … ({found.n_selected - MAX_NAMED:,} more)" if found.n_selected > MAX_NAMED else ""

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils import get_tags
 
-from ..phrases import times
+from ..phrases import format_ratio
 from ._base import SparseProjection, VariableSelector
 from .schema import Schema
 
@@ -270,7 +270,7 @@ def explain_evidence(
         if 0 <= k < log_probability.size and np.isfinite(log_probability[k]):
             step = abs(int(path.x[k] - path.x[path.best]))
             log_ratio = float(log_probability[path.best] - log_probability[k])
-            ratio = times(math.exp(min(log_ratio, _MAX_LOG_RATIO)))
+            ratio = format_ratio(math.exp(min(log_ratio, _MAX_LOG_RATIO)))
             ratios.append(f"{step:,} {direction} would be {ratio} less probable")
     comparison = f" ({', '.join(ratios)})" if ratios else ""
     name = "marginal likelihood (evidence)" if path.posterior is None else "posterior probability"

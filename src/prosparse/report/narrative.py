@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..findings import Findings, Reconstruction, VariableTests
-from ..phrases import listed, number, percent, quoted
+from ..phrases import format_mean, join_items, percent, quote_name
 from ..stability import PermutationNull, Stability, near_optimal_sizes
 from .prefixes import describe_prefix
 
@@ -133,7 +133,7 @@ def describe_selection(found: Findings, null: PermutationNull | None = None) -> 
     if found.n_selected and _is_noise(found, null):
         return f"{text}, not distinguishable from noise"
     if null is not None and null.selects_under_null:
-        return f"{text}; {number(null.expected_n_selected)} expected under the null"
+        return f"{text}; {format_mean(null.expected_n_selected)} expected under the null"
     return text
 
 
@@ -235,7 +235,7 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
 def _list_most_relevant(found: Findings) -> list[str]:
     if found.n_selected < 2:
         return []
-    names = ", ".join(quoted(found.names[k]) for k in found.selected[:MAX_NAMED])
+    names = ", ".join(quote_name(found.names[k]) for k in found.selected[:MAX_NAMED])
     if found.n_selected > MAX_NAMED:
         return [f"Most relevant variables: {names}."]
     return [f"Variables in order of relevance: {names}."]
@@ -260,13 +260,13 @@ def list_communalities(found: Findings, tests: VariableTests, max_named: int) ->
     """
     selected = found.selected
     first = selected[np.argsort(-tests.communality[selected], kind="stable")][:max_named]
-    return [f"{quoted(found.names[k])} ({percent(tests.communality[k], 0)})" for k in first]
+    return [f"{quote_name(found.names[k])} ({percent(tests.communality[k], 0)})" for k in first]
 
 
 def _describe_reconstruction(found: Findings, reconstruction: Reconstruction) -> list[str]:
     explained = float(reconstruction.heldout_r2_path[found.n_selected - 1])
     represented = [
-        f"{quoted(found.names[k])} ({np.sum((reconstruction.proxy == k) & ~found.support):,})"
+        f"{quote_name(found.names[k])} ({np.sum((reconstruction.proxy == k) & ~found.support):,})"
         for k in reconstruction.order[:MAX_NAMED]
     ]
     return [
@@ -297,24 +297,23 @@ def _describe_component(found: Findings, component: int) -> str:
     w = found.loadings[component]
     order = np.argsort(-np.abs(w), kind="stable")
     if np.count_nonzero(w) == 1:
-        return (
-            f"Component {component + 1} has one nonzero loading: {quoted(found.names[order[0]])}."
-        )
+        name = quote_name(found.names[order[0]])
+        return f"Component {component + 1} has one nonzero loading: {name}."
     large = order[:MAX_NAMED]
     large = large[np.abs(w[large]) >= MIN_RELATIVE_LOADING * np.abs(w[order[0]])]
-    same_sign = [quoted(found.names[j]) for j in large if w[j] * w[order[0]] > 0]
-    opposite = [quoted(found.names[j]) for j in large if w[j] * w[order[0]] < 0]
+    same_sign, opposite = (
+        join_items([quote_name(found.names[j]) for j in large if sign * w[j] * w[order[0]] > 0])
+        for sign in (1, -1)
+    )
     proportion = float(np.sum(w[large] ** 2) / np.sum(w**2))
     if proportion <= MIN_DOMINANT:
-        names = listed(same_sign)
-        if opposite:
-            names += f" and, with the opposite sign, {listed(opposite)}"
+        names = same_sign + (f" and, with the opposite sign, {opposite}" if opposite else "")
         return (
             f"Component {component + 1} has {np.count_nonzero(w):,} nonzero loadings. The largest, "
             f"with {percent(proportion)} of the sum of squares, are those of {names}."
         )
     if opposite:
-        return f"Component {component + 1} contrasts {listed(same_sign)} with {listed(opposite)}."
-    return f"Component {component + 1} is dominated by {listed(same_sign)}" + (
-        ", with loadings of the same sign." if len(same_sign) > 1 else "."
+        return f"Component {component + 1} contrasts {same_sign} with {opposite}."
+    return f"Component {component + 1} is dominated by {same_sign}" + (
+        ", with loadings of the same sign." if large.size > 1 else "."
     )

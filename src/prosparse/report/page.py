@@ -24,7 +24,7 @@ from ..files import write_text
 from ..findings import Findings, ModelPath, VariableTests, findings_of, scores_of
 from ..models._base import VariableSelector
 from ..persistence import versions
-from ..phrases import listed, percent
+from ..phrases import join_items, percent
 from ..stability import PermutationNull, Stability
 from .links import Database, find_database
 from .narrative import describe_selection, narrate
@@ -403,7 +403,7 @@ def _print_note(heat: dict[str, Any]) -> str:
         )
         if count > maximum
     ]
-    return f"Only {listed(parts)} are printed." if parts else ""
+    return f"Only {join_items(parts)} are printed." if parts else ""
 
 
 def _views(found: Findings) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ from ..errors import InputError, ParameterError, check_integer, check_jobs, chec
 from ..findings import findings_of
 from ..models._base import VariableSelector, seed_of
 from ..parallel import in_processes
-from ..phrases import number, percent
+from ..phrases import format_mean, percent
 from .bounds import low_probability_bound
 from .refitting import Refitter, refit_parameters
 
@@ -131,7 +131,7 @@ class Stability:
         n_stable, n_both = int(self.stable.sum()), int((self.stable & self.selected).sum())
         variables, are = ("variable", "is") if n_stable == 1 else ("variables", "are")
         sentences = [
-            f"{self.method} selected {number(np.mean(self.n_selected))} of {p:,} variables on "
+            f"{self.method} selected {format_mean(np.mean(self.n_selected))} of {p:,} variables on "
             f"average ({self.n_selected.min():,} to {self.n_selected.max():,}) on "
             f"{self.n_subsamples} random halves of {self.n_rows:,} rows, and {q:,} on all rows.",
             f"{n_stable:,} {variables} {are} stable, that is, selected on at least "
@@ -152,12 +152,12 @@ class Stability:
         if bound >= n_stable:
             return (
                 "The bound on the number of false selections (Shah and Samworth 2013) is not "
-                f"informative: it is {number(bound)}, and the number of stable variables is "
+                f"informative: it is {format_mean(bound)}, and the number of stable variables is "
                 f"{n_stable:,}."
             )
         return (
-            f"At most {number(bound)} stable variables are expected to be false selections, with a "
-            "selection probability on half of the rows of at most "
+            f"At most {format_mean(bound)} stable variables are expected to be false selections, "
+            "with a selection probability on half of the rows of at most "
             f"{self.low_probability:.2g} (Shah and Samworth 2013, unimodal distributions)."
         )
 
@@ -186,14 +186,17 @@ class Stability:
             ("selected on all rows", f"{int(self.selected.sum()):,} of {len(self.names):,}"),
             (
                 "selected on a half",
-                f"{number(np.mean(self.n_selected))} on average, {self.n_selected.min():,} to "
+                f"{format_mean(np.mean(self.n_selected))} on average, {self.n_selected.min():,} to "
                 f"{self.n_selected.max():,}",
             ),
             (
                 "stable",
                 f"{int(self.stable.sum()):,}, on at least {percent(self.threshold, 0)} of halves",
             ),
-            ("expected false", f"at most {number(self.expected_false())} of the stable variables"),
+            (
+                "expected false",
+                f"at most {format_mean(self.expected_false())} of the stable variables",
+            ),
         )
         head = (
             f"Stability of {self.method}: {self.n_subsamples} halves of {self.n_rows:,} rows, in "

@@ -23,7 +23,7 @@ from ..errors import InputError, check_integer, check_jobs, check_non_negative
 from ..findings import Findings, findings_of
 from ..models._base import SparseProjection, VariableSelector, seed_of
 from ..parallel import in_processes
-from ..phrases import number, percent
+from ..phrases import format_mean, percent
 from ..registry import method_of
 from .refitting import Refitter, refit_parameters
 
@@ -127,7 +127,7 @@ class PermutationNull:
         """Return the observed and the expected number of variables, without a full stop."""
         return (
             f"{self.method} selected {self.n_selected:,} of {self.n_features:,} variables; "
-            f"{number(self.expected_n_selected)} are expected under the null"
+            f"{format_mean(self.expected_n_selected)} are expected under the null"
         )
 
     def summary(self) -> list[str]:
@@ -143,7 +143,7 @@ class PermutationNull:
             low, high = int(self.null_n_selected.min()), int(self.null_n_selected.max())
             interval = "" if low == high else f" ({low:,} to {high:,})"
             sentences.append(
-                f"{self.method} selected {number(self.expected_n_selected)} variables on "
+                f"{self.method} selected {format_mean(self.expected_n_selected)} variables on "
                 f"average{interval} in {datasets} with {permuted}."
             )
         elif not self.size_given:
@@ -161,7 +161,7 @@ class PermutationNull:
         requested = " (as requested)" if self.size_given else ""
         lines = [
             ("selected", f"{self.n_selected:,} of {self.n_features:,}{requested}"),
-            ("  under the null", f"{number(self.expected_n_selected)}, {low:,} to {high:,}"),
+            ("  under the null", f"{format_mean(self.expected_n_selected)}, {low:,} to {high:,}"),
         ]
         if self.statistic is not None and self.expected_statistic is not None:
             lines.append((self.statistic_name.replace("_", " "), percent(self.statistic)))
