@@ -98,11 +98,11 @@ def test_summary():
     assert stability.summary() == [
         "FDRPCA selected 2.5 of 4 variables on average (2 to 3) on 10 random halves of 20 rows, "
         "and 3 on all rows.",
-        "2 variables are stable, that is, selected on at least 90% of the halves; 2 of these are "
-        "among the 3 selected on all rows.",
-        "At most 0.67 stable variables are expected to be false selections, with a "
-        "selection probability on half of the rows of at most 0.5 (Shah and Samworth 2013, "
-        "unimodal distributions).",
+        "2 variables are stable (selected on at least 90% of the halves), of which 2 were selected "
+        "on all rows.",
+        "At most 0.67 stable variables are expected to be false selections (Shah and Samworth "
+        "2013, for unimodal distributions). False selections have a selection probability of at "
+        "most 0.5 on half of the rows.",
         "The fit failed on 1 of the 10 halves, which count as selecting no variables.",
     ]
     assert "2, on at least 90% of halves" in repr(stability)

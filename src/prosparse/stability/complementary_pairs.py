@@ -130,13 +130,14 @@ class Stability:
         p, q = len(self.names), int(self.selected.sum())
         n_stable, n_both = int(self.stable.sum()), int((self.stable & self.selected).sum())
         variables, are = ("variable", "is") if n_stable == 1 else ("variables", "are")
+        were = "was" if n_both == 1 else "were"
         sentences = [
             f"{self.method} selected {format_mean(np.mean(self.n_selected))} of {p:,} variables on "
             f"average ({self.n_selected.min():,} to {self.n_selected.max():,}) on "
             f"{self.n_subsamples} random halves of {self.n_rows:,} rows, and {q:,} on all rows.",
-            f"{n_stable:,} {variables} {are} stable, that is, selected on at least "
-            f"{percent(self.threshold, 0)} of the halves; {n_both:,} of these {are} among the "
-            f"{q:,} selected on all rows.",
+            f"{n_stable:,} {variables} {are} stable (selected on at least "
+            f"{percent(self.threshold, 0)} of the halves), of which {n_both:,} {were} selected on "
+            "all rows.",
         ]
         if n_stable:
             sentences.append(self._describe_bound(n_stable))
@@ -156,9 +157,9 @@ class Stability:
                 f"{n_stable:,}."
             )
         return (
-            f"At most {format_mean(bound)} stable variables are expected to be false selections, "
-            "with a selection probability on half of the rows of at most "
-            f"{self.low_probability:.2g} (Shah and Samworth 2013, unimodal distributions)."
+            f"At most {format_mean(bound)} stable variables are expected to be false selections "
+            "(Shah and Samworth 2013, for unimodal distributions). False selections have a "
+            f"selection probability of at most {self.low_probability:.2g} on half of the rows."
         )
 
     def to_frame(self) -> Any:
