@@ -58,7 +58,7 @@ test-docs: docs
 release:
 	PYTHON=$(PYTHON) .ci/release
 
-bench: $(VENV)/installed # twelve figures beside what the machine needs at least, then the details
+bench: $(VENV)/installed # twelve fit times with lower bounds, then details
 	$(BIN)/python -m benchmarks.track
 	$(BIN)/python -m benchmarks.gsppca
 	$(BIN)/python -m benchmarks.scale

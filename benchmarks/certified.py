@@ -1,12 +1,12 @@
-"""Sparse PCA with a proof, one line for each matrix and K: python -m benchmarks.certified
+"""Certified sparse PCA for several matrices and cardinalities: python -m benchmarks.certified
 
-    python -m benchmarks.certified                         # matrices that everybody can make
-    python -m benchmarks.certified --folder DATA           # and the 22 of experiment E21
+    python -m benchmarks.certified                         # public and simulated matrices
+    python -m benchmarks.certified --folder DATA           # and the 22 matrices of E21
     python -m benchmarks.certified --only wine --only lung --seconds 20
 
-Laid out as benchmarks of optimisers are: *data sets* (functions that return a covariance matrix),
-*solvers* (functions from a matrix, K and a time limit to a value and a bound), and one table of
-value, bound, gap and seconds. A solver of one's own is one function more in `SOLVERS`.
+The layout follows benchmarks of optimisers: *data sets* are functions that return a covariance
+matrix, *solvers* are functions from a matrix, K and a time limit to a value and a bound. The table
+shows value, bound, gap and seconds. Add solvers to `SOLVERS`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from prosparse.models.empca.certify.bounds import relaxed_bound
 FILE = "sparse_pca_matrices_22.npz"
 
 
-class Answer(NamedTuple):
+class Solution(NamedTuple):
+    """Variance and its upper bound."""
+
     value: float
     bound: float
 
@@ -38,11 +40,12 @@ class Answer(NamedTuple):
 
 
 def correlations(X: np.ndarray) -> np.ndarray:
+    """Return the correlation matrix of the varying columns."""
     return np.corrcoef(X[:, X.std(axis=0) > 0].T)
 
 
 def spiked(p: int, seed: int) -> np.ndarray:
-    """A sparse spike in noise, n = 2 p: as many papers simulate."""
+    """Return the sample covariance of a spiked model with a sparse spike, n = 2 p."""
     rng = np.random.default_rng(seed)
     w = np.zeros(p)
     w[rng.choice(p, 10, replace=False)] = rng.choice([-1.0, 1.0], 10) / np.sqrt(10)
@@ -51,7 +54,7 @@ def spiked(p: int, seed: int) -> np.ndarray:
 
 
 def noise(p: int, seed: int) -> np.ndarray:
-    """Correlations of noise, where many sets are nearly as good as the best: the hardest."""
+    """Return correlations of noise, for which many sets are almost optimal."""
     return np.corrcoef(np.random.default_rng(seed).standard_normal((p, p)))
 
 
@@ -67,6 +70,7 @@ DATASETS: dict[str, Callable[[], np.ndarray]] = {
 
 
 def datasets(folder: Path | None) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield names and matrices."""
     for name, make in DATASETS.items():
         yield name, make()
     if folder is not None:
@@ -78,26 +82,28 @@ def datasets(folder: Path | None) -> Iterator[tuple[str, np.ndarray]]:
 # --- solvers
 
 
-def proved(C: np.ndarray, K: int, seconds: float) -> Answer:
+def solve_certified(C: np.ndarray, K: int, seconds: float) -> Solution:
+    """Fit with certification."""
     model = EMPCA.from_covariance(C, n_nonzero=K, certify=True, time_limit=seconds, random_state=0)
-    return Answer(float(model.explained_variance_[0]), float(model.upper_bound_[0]))
+    return Solution(float(model.explained_variance_[0]), float(model.upper_bound_[0]))
 
 
-def unproved(C: np.ndarray, K: int, seconds: float) -> Answer:
+def solve_uncertified(C: np.ndarray, K: int, seconds: float) -> Solution:
+    """Fit without certification."""
     model = EMPCA.from_covariance(C, n_nonzero=K, random_state=0)
-    return Answer(float(model.explained_variance_[0]), float(model.upper_bound_[0]))
+    return Solution(float(model.explained_variance_[0]), float(model.upper_bound_[0]))
 
 
-def one_bound(C: np.ndarray, K: int, seconds: float) -> Answer:
-    """The convex bound alone, without any search."""
-    found = EMPCA.from_covariance(C, n_nonzero=K, random_state=0)
-    return Answer(float(found.explained_variance_[0]), relaxed_bound(C, K))
+def solve_relaxation(C: np.ndarray, K: int, seconds: float) -> Solution:
+    """Fit without certification and compute the convex bound."""
+    model = EMPCA.from_covariance(C, n_nonzero=K, random_state=0)
+    return Solution(float(model.explained_variance_[0]), relaxed_bound(C, K))
 
 
-SOLVERS: dict[str, Callable[[np.ndarray, int, float], Answer]] = {
-    "certify=True": proved,
-    "certify=False": unproved,
-    "relaxed_bound": one_bound,
+SOLVERS: dict[str, Callable[[np.ndarray, int, float], Solution]] = {
+    "certify=True": solve_certified,
+    "certify=False": solve_uncertified,
+    "relaxed_bound": solve_relaxation,
 }
 
 
@@ -114,23 +120,25 @@ def main(options: argparse.Namespace) -> None:
             if C.shape[0] < K:
                 continue
             for solver, solve in SOLVERS.items():
-                begun = time.perf_counter()
-                answer = solve(C, K, options.seconds)
-                seconds = time.perf_counter() - begun
-                gap = max(0.0, 1.0 - answer.value / answer.bound)
+                start = time.perf_counter()
+                solution = solve(C, K, options.seconds)
+                seconds = time.perf_counter() - start
+                gap = max(0.0, 1.0 - solution.value / solution.bound)
                 print(
-                    f"{name:16} {C.shape[0]:4} {K:3} {solver:14} {answer.value:12.6g} "
-                    f"{answer.bound:12.6g} {gap:8.2%} {seconds:8.2f}",
+                    f"{name:16} {C.shape[0]:4} {K:3} {solver:14} {solution.value:12.6g} "
+                    f"{solution.bound:12.6g} {gap:8.2%} {seconds:8.2f}",
                     flush=True,
                 )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, help=f"where {FILE} lies")
-    parser.add_argument("--only", action="append", help="a matrix; can be given again")
-    parser.add_argument("--cardinality", type=int, action="append", help="a K; can be given again")
-    parser.add_argument("--seconds", type=float, default=60.0, help="for a proof")
+    parser.add_argument("--folder", type=Path, help=f"folder of {FILE}")
+    parser.add_argument("--only", action="append", help="name of a matrix; repeatable")
+    parser.add_argument(
+        "--cardinality", type=int, action="append", help="cardinality K; repeatable"
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="time limit of a certificate")
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         main(parser.parse_args())

@@ -1,12 +1,12 @@
-"""Cliffs: every estimator on a grid of shapes, units and cardinalities, in time per entry.
+"""Fit times of all estimators on a grid of shapes and contents.
 
-    python -m benchmarks.cliffs                     # some minutes on one thread
-    python -m benchmarks.cliffs --output cliffs.png # with a picture
+    python -m benchmarks.cliffs                     # minutes on one thread
+    python -m benchmarks.cliffs --output cliffs.png # with a plot
     python -m benchmarks.cliffs --only EMPCA --limit 60
 
-A cell is a cliff if it takes 20 times as long as a neighbour: the same estimator on a table of the
-same shape and another content, or, per entry, on the next smaller shape. Cliffs are named at the
-end. A fit is stopped after ``--limit`` seconds and counted as having taken so long.
+A cell is reported as a cliff if it takes 20 times as long as the same estimator on data of the same
+shape and other content or, per entry, on the next smaller shape. A fit is stopped after ``--limit``
+seconds and counted with that time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyRegressor
 
 SHAPES = ((40, 12), (40, 120), (40, 1200), (400, 12), (400, 120), (400, 1200))
 CONTENTS = ("factors", "units", "noise", "heavy")
-STEEP = 20.0  # times a neighbour
-LEAST = 0.05  # seconds: whatever takes less is no cliff
+CLIFF_RATIO = 20.0
+MIN_SECONDS = 0.05  # minimum time of a cliff
 
 
-def table(shape: tuple[int, int], content: str) -> np.ndarray:
-    """Three factors on a third of the columns; in units over six decades; noise alone; or factors
-    with tails so heavy that a few entries are most of the variance."""
+def simulate(shape: tuple[int, int], content: str) -> np.ndarray:
+    """Simulate three factors on a third of the columns, or noise.
+
+    Content "units" has scales over six decades; "heavy" has heavy-tailed noise.
+    """
     n, p = shape
     rng = np.random.default_rng(n + p)
     noise = rng.standard_t(2.1, (n, p)) if content == "heavy" else rng.standard_normal((n, p))
@@ -44,7 +46,8 @@ def table(shape: tuple[int, int], content: str) -> np.ndarray:
     return X * 10.0 ** rng.uniform(-3, 3, p) if content == "units" else X
 
 
-def regression(X: np.ndarray) -> Any:
+def fit_regression(X: np.ndarray) -> Any:
+    """Fit SpinyRegressor to a response of three columns."""
     y = X[:, :3] @ np.array([1.0, -1.0, 0.5]) / X[:, :3].std(axis=0).max()
     y = y + 0.5 * y.std() * np.random.default_rng(0).standard_normal(len(X))
     return SpinyRegressor().fit(X, y)
@@ -66,12 +69,12 @@ ESTIMATORS: dict[str, Callable[[np.ndarray], Any]] = {
     "FDRPCA": lambda X: FDRPCA().fit(X),
     "Panel(5)": lambda X: Panel(5).fit(X),
     "Panel": lambda X: Panel().fit(X),
-    "SpinyRegressor": regression,
+    "SpinyRegressor": fit_regression,
 }
 
 
 class TooLongError(Exception):
-    pass
+    """The time limit of a fit is exceeded."""
 
 
 def stop(number: int, frame: FrameType | None) -> None:
@@ -79,7 +82,7 @@ def stop(number: int, frame: FrameType | None) -> None:
 
 
 def seconds(fit: Callable[[np.ndarray], Any], X: np.ndarray, limit: float) -> float:
-    """Processor time of one fit; a fast one is done again, as the first pays for what is new."""
+    """Return the processor time of one fit; fast fits are repeated to exclude warm-up."""
     start = time.process_time()
     signal.setitimer(signal.ITIMER_VIRTUAL, limit)
     try:
@@ -91,8 +94,8 @@ def seconds(fit: Callable[[np.ndarray], Any], X: np.ndarray, limit: float) -> fl
             taken = min(taken, time.process_time() - start)
     except TooLongError:
         return limit
-    except ValueError as error:  # refused, in words
-        print(f"      refused: {str(error)[:90]}")
+    except ValueError as error:  # The estimator rejects the data.
+        print(f"      rejected: {str(error)[:90]}")
         return np.nan
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
@@ -100,36 +103,37 @@ def seconds(fit: Callable[[np.ndarray], Any], X: np.ndarray, limit: float) -> fl
 
 
 def cliffs(times: dict[tuple[str, tuple[int, int], str], float]) -> list[str]:
-    """What takes `STEEP` times as long as a neighbour, in words."""
-    found = []
+    """Describe the cells that take `CLIFF_RATIO` times as long as a neighbour."""
+    messages = []
     for (name, shape, content), taken in times.items():
-        if not taken > LEAST:
+        if not taken > MIN_SECONDS:
             continue
-        place = f"{name} on {shape[0]} x {shape[1]}, {content}: {taken:.2f} s"
+        cell = f"{name} on {shape[0]} x {shape[1]}, {content}: {taken:.2f} s"
         others = {
             other: times[name, shape, other]
             for other in CONTENTS
             if times.get((name, shape, other), np.nan) > 0
         }
         fastest = min(others, key=others.__getitem__)
-        if taken > STEEP * others[fastest]:
-            found.append(f"{place}, {taken / others[fastest]:.0f} times as long as {fastest}")
+        if taken > CLIFF_RATIO * others[fastest]:
+            messages.append(f"{cell}, {taken / others[fastest]:.0f} times as long as {fastest}")
         for smaller in SHAPES:
             steps = (smaller[0] < shape[0]) + (smaller[1] < shape[1])
             if steps != 1 or smaller[0] > shape[0] or smaller[1] > shape[1]:
                 continue
             before = times.get((name, smaller, content), np.nan)
             if shape[0] * shape[1] == 10 * smaller[0] * smaller[1]:
-                growth = taken / max(before, LEAST) / 10.0
-                if growth > STEEP:
-                    found.append(
-                        f"{place}, {growth:.0f} times as long per entry as "
+                growth = taken / max(before, MIN_SECONDS) / 10.0
+                if growth > CLIFF_RATIO:
+                    messages.append(
+                        f"{cell}, {growth:.0f} times as long per entry as "
                         f"{smaller[0]} x {smaller[1]}"
                     )
-    return found
+    return messages
 
 
-def draw(times: dict[tuple[str, tuple[int, int], str], float], path: Path) -> None:
+def plot_times(times: dict[tuple[str, tuple[int, int], str], float], path: Path) -> None:
+    """Plot the time per entry as a heat map."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -159,9 +163,11 @@ def draw(times: dict[tuple[str, tuple[int, int], str], float], path: Path) -> No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", default=[""], help="names, or parts, of estimators")
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds for one fit")
-    parser.add_argument("--output", type=Path, help="where the picture goes")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="estimators whose names contain one of these"
+    )
+    parser.add_argument("--limit", type=float, default=20.0, help="time limit of a fit in seconds")
+    parser.add_argument("--output", type=Path, help="file for the plot")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGVTALRM, stop)
@@ -173,14 +179,14 @@ def main() -> None:
             for shape in SHAPES:
                 row = []
                 for content in CONTENTS:
-                    taken = seconds(fit, table(shape, content), options.limit)
+                    taken = seconds(fit, simulate(shape, content), options.limit)
                     times[name, shape, content] = taken
                     row.append(f"{content} {taken:7.3f}")
                 print(f"{name:30s}{shape[0]:5d} x {shape[1]:<6d}{'   '.join(row)}", flush=True)
-    found = cliffs(times)
-    print("\n".join(["cliffs:", *found] if found else ["no cliffs"]))
+    messages = cliffs(times)
+    print("\n".join(["cliffs:", *messages] if messages else ["no cliffs"]))
     if options.output:
-        draw(times, options.output)
+        plot_times(times, options.output)
 
 
 if __name__ == "__main__":

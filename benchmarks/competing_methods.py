@@ -1,13 +1,13 @@
-"""Every method here beside its peers, one run, one table: python -m benchmarks.competing_methods
+"""Compare the estimators with competing methods: python -m benchmarks.competing_methods
 
-Simulated tables in which 10 factors reach 20 variables at random positions (100 x 200, 100 x
-1,000, 200 x 5,000), 200 further rows held out, and, where PROSPARSE_DATA names a folder that has
-them, the 2,700 cells of pbmc3k, a sparse table. Shown are the seconds of one fit on one thread,
-the variables with any loading, their F-score, the share of the variance of the held-out rows on
-the span of the components, and their log-likelihood per entry where a method has one. Which
-methods were told that 20 variables are true is marked.
+Simulated data: 10 factors with loadings on 20 variables at random positions (100 x 200, 100 x 1,000
+and 200 x 5,000), with 200 additional test rows. If the folder PROSPARSE_DATA contains them, the
+2,700 cells of pbmc3k (sparse) are added. The table shows the seconds of one fit on one thread, the
+number of selected variables, their F-score, the proportion of test variance explained by the
+components, and the test log-likelihood per entry if the method has one. Methods that use the true
+number of variables are marked.
 
-Peers that are not installed are named and left out; a fit is stopped after ``--limit`` seconds.
+Competing methods that are not installed are omitted. A fit is stopped after ``--limit`` seconds.
 """
 
 from __future__ import annotations
@@ -31,33 +31,39 @@ from sklearn.decomposition import PCA, MiniBatchSparsePCA, SparsePCA
 from threadpoolctl import threadpool_limits
 
 from papers.baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, ThresholdedPCA
-from papers.competing_views import cca_zoo, mofa
+from papers.competing_views import fit_cca_zoo, fit_mofa
 from prosparse import EMPCA, GSPPCA, SCA, SPPCA
 from prosparse.datasets import make_globally_sparse
 from prosparse.metrics import adjusted_explained_variance, support_f_score
 
-D, Q, HELD_OUT = 10, 20, 200
+D, Q, N_TEST = 10, 20, 200  # factors, true variables, test rows
 SIZES = ((100, 200), (100, 1000), (200, 5000))
 
 
 class Fit(NamedTuple):
+    """A fitted method."""
+
     components: np.ndarray  # (d, p)
     log_likelihood: Callable[[np.ndarray], float] | None  # mean over rows
 
 
 class Method(NamedTuple):
+    """A method to compare."""
+
     name: str
     fit: Callable[[np.ndarray], Fit]
-    told: bool = False  # that 20 variables are true
-    widest: int = 10**9
+    given_size: bool = False  # whether the method uses the true number of variables
+    max_columns: int = 10**9
     package: str = "prosparse"
 
 
 class TooLongError(Exception):
-    pass
+    """The time limit of a fit is exceeded."""
 
 
 def estimator(make: Callable[[], Any], likelihood: bool = False) -> Callable[[np.ndarray], Fit]:
+    """Return the fit function of a scikit-learn estimator."""
+
     def fit(X: np.ndarray) -> Fit:
         model = make().fit(X)
         return Fit(model.components_, model.score if likelihood else None)
@@ -65,27 +71,28 @@ def estimator(make: Callable[[], Any], likelihood: bool = False) -> Callable[[np
     return fit
 
 
-def abess(X: np.ndarray) -> Fit:
-    """The first component of 20 nonzeros: its components do not share variables."""
-    from abess.decomposition import SparsePCA as Peer
+def fit_abess(X: np.ndarray) -> Fit:
+    """Fit one component with 20 nonzeros; components of abess have disjoint supports."""
+    from abess.decomposition import SparsePCA as AbessPCA
 
-    model = Peer(support_size=Q).fit(X, is_normal=False)
+    model = AbessPCA(support_size=Q).fit(X, is_normal=False)
     return Fit(np.reshape(model.coef_, (-1, X.shape[1])), None)
 
 
-def one_view(X: np.ndarray) -> Fit:
-    result = mofa([X], D)
+def fit_one_view(X: np.ndarray) -> Fit:
+    """Fit mofapy2 to a single view."""
+    result = fit_mofa([X], D)
     assert result is not None
     likelihood = result.log_likelihood
-    return Fit(result.weights[0].T, None if likelihood is None else lambda Z: likelihood([Z]))
+    return Fit(result.loadings[0].T, None if likelihood is None else lambda Z: likelihood([Z]))
 
 
-def halves(X: np.ndarray) -> Fit:
-    """Sparse CCA needs two views: the two halves of the columns."""
+def fit_halves(X: np.ndarray) -> Fit:
+    """Fit sparse CCA to the two halves of the columns."""
     half = X.shape[1] // 2
-    result = cca_zoo([X[:, :half], X[:, half:]], D, l1_bound=0.3)
+    result = fit_cca_zoo([X[:, :half], X[:, half:]], D, l1_bound=0.3)
     assert result is not None
-    return Fit(np.vstack(result.weights).T, None)
+    return Fit(np.vstack(result.loadings).T, None)
 
 
 METHODS = [
@@ -100,10 +107,10 @@ METHODS = [
     Method("ThresholdedPCA", estimator(lambda: ThresholdedPCA(D, n_nonzero=Q)), True),
     Method("PathSPCA", estimator(lambda: PathSPCA(D, n_nonzero=Q)), True),
     Method("SPCA", estimator(lambda: SPCA(D, n_nonzero=Q, ridge=np.inf)), True),
-    Method("SSPCA, as many", estimator(lambda: SSPCA(D, n_features_to_select=Q)), True),
+    Method("SSPCA, given size", estimator(lambda: SSPCA(D, n_features_to_select=Q)), True),
     Method("SSPCA, refitted cv", estimator(lambda: SSPCA(D, penalty="cv-refit", random_state=0))),
-    Method("DSPCA", estimator(lambda: DSPCA(D, penalty=0.2, tol=1e-3)), widest=200),
-    Method("NSPCA", estimator(lambda: NSPCA(D, beta=0.1, random_state=0)), widest=200),
+    Method("DSPCA", estimator(lambda: DSPCA(D, penalty=0.2, tol=1e-3)), max_columns=200),
+    Method("NSPCA", estimator(lambda: NSPCA(D, beta=0.1, random_state=0)), max_columns=200),
     Method("PCA", estimator(lambda: PCA(D), True), package="sklearn"),
     Method("SparsePCA", estimator(lambda: SparsePCA(D, random_state=0)), package="sklearn"),
     Method(
@@ -111,14 +118,16 @@ METHODS = [
         estimator(lambda: MiniBatchSparsePCA(D, random_state=0)),
         package="sklearn",
     ),
-    Method("abess SparsePCA", abess, True, package="abess"),
-    Method("mofapy2", one_view, package="mofapy2"),
-    Method("cca-zoo PMDCCA, halves", halves, package="cca_zoo"),
+    Method("abess SparsePCA", fit_abess, True, package="abess"),
+    Method("mofapy2", fit_one_view, package="mofapy2"),
+    Method("cca-zoo PMDCCA, halves", fit_halves, package="cca_zoo"),
 ]
 
 
 @contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `TooLongError` after the given number of seconds."""
+
     def stop(*_: Any) -> None:
         raise TooLongError
 
@@ -130,50 +139,50 @@ def limited(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def line(method: Method, n: int, p: int, seed: int, limit: float) -> str:
-    """One row of the table."""
-    if p > method.widest:
-        return "too wide for it"
+def format_row(method: Method, n: int, p: int, seed: int, limit: float) -> str:
+    """Fit one method and return its row of the table."""
+    if p > method.max_columns:
+        return "too many columns"
     X, support, _ = make_globally_sparse(
-        n + HELD_OUT, p, n_components=D, n_informative=Q, noise=1.0, random_state=seed
+        n + N_TEST, p, n_components=D, n_informative=Q, noise=1.0, random_state=seed
     )
     train, test = X[:n], X[n:]
     start = time.perf_counter()
     try:
-        with limited(limit), contextlib.redirect_stdout(io.StringIO()):
+        with time_limit(limit), contextlib.redirect_stdout(io.StringIO()):
             fit = method.fit(train)
     except TooLongError:
         return f"stopped after {limit:g} s"
-    except Exception as error:  # a peer's own limits, in its own words
+    except Exception as error:  # Report the limitations of competing methods.
         return f"{type(error).__name__}: {str(error).splitlines()[0][:70]}"
     seconds = time.perf_counter() - start
     used = np.any(fit.components != 0, axis=0)
-    share = adjusted_explained_variance(test - train.mean(axis=0), fit.components).sum()
+    explained = adjusted_explained_variance(test - train.mean(axis=0), fit.components).sum()
     likelihood = "" if fit.log_likelihood is None else f"{fit.log_likelihood(test) / p:.4f}"
     F = support_f_score(support, used)
-    return f"{seconds:9.3f}{int(used.sum()):8d}{F:9.3f}{share:11.3f}{likelihood:>14s}"
+    return f"{seconds:9.3f}{int(used.sum()):9d}{F:9.3f}{explained:11.3f}{likelihood:>14s}"
 
 
-def simulated(limit: float, seed: int, sizes: tuple[tuple[int, int], ...]) -> None:
+def compare_on_simulations(limit: float, seed: int, sizes: tuple[tuple[int, int], ...]) -> None:
+    """Print one table per size."""
     missing = sorted({m.package for m in METHODS if find_spec(m.package) is None})
     for n, p in sizes:
-        print(f"\n{n} x {p}, {D} factors on {Q} variables, noise 1; {HELD_OUT} rows held out")
-        print(f"{'':28s}{'seconds':>9s}{'kept':>8s}{'F-score':>9s}{'variance':>11s}", end="")
+        print(f"\n{n} x {p}, {D} factors on {Q} variables, noise 1; {N_TEST} test rows")
+        print(f"{'':28s}{'seconds':>9s}{'selected':>9s}{'F-score':>9s}{'variance':>11s}", end="")
         print(f"{'log-lik./entry':>15s}")
         for method in METHODS:
             if method.package not in missing:
-                name = method.name + (" (told 20)" if method.told else "")
-                print(f"{name:28s}{line(method, n, p, seed, limit)}", flush=True)
+                name = method.name + (" (given 20)" if method.given_size else "")
+                print(f"{name:28s}{format_row(method, n, p, seed, limit)}", flush=True)
     for package in missing:
-        print(f"not installed, and so left out: {package}")
-    print("skglm: regression only, so nothing to compare here")
+        print(f"omitted because not installed: {package}")
 
 
-def cells(folder: Path) -> None:
-    """pbmc3k: log counts per ten thousand, genes seen in three cells or more, never dense."""
+def compare_on_cells(folder: Path) -> None:
+    """Fit sparse log counts of pbmc3k, genes expressed in at least three cells."""
     path = folder / "pbmc3k_2700x32738_csr.npz"
     if not path.is_file():
-        print(f"\npbmc3k: no file {path.name} in {folder}, left out")
+        print(f"\npbmc3k: no file {path.name} in {folder}, omitted")
         return
     with np.load(path, allow_pickle=False) as file:
         parts = (file["data"].astype(float), file["indices"], file["indptr"])
@@ -184,8 +193,8 @@ def cells(folder: Path) -> None:
     dense = 8e-6 * X.shape[0] * X.shape[1]
     print(
         f"\npbmc3k: {X.shape[0]} cells x {X.shape[1]} genes, {X.nnz} entries; dense {dense:.0f} MB;"
-        f"\nthe Gram matrix X X' takes {8e-6 * X.shape[0] ** 2:.0f} MB, its eigenvectors some four "
-        "times that"
+        f"\nthe Gram matrix X X' has {8e-6 * X.shape[0] ** 2:.0f} MB, its eigendecomposition about "
+        "four times that"
     )
     for name, model in {
         "GSPPCA, evidence": GSPPCA(D, tol=1e-7),
@@ -198,10 +207,10 @@ def cells(folder: Path) -> None:
         seconds = time.perf_counter() - start
         peak = tracemalloc.get_traced_memory()[1] / 1e6
         tracemalloc.stop()
-        share = model.explained_variance_ratio_.sum()
-        kept = int(model.support_.sum())
-        print(f"{name:28s}{seconds:9.1f} s, {kept} genes, {share:.3f} of the variance, "
-              f"peak {peak:.0f} MB besides the table", flush=True)  # fmt: skip
+        explained = model.explained_variance_ratio_.sum()
+        n_selected = int(model.support_.sum())
+        print(f"{name:28s}{seconds:9.1f} s, {n_selected} genes, {explained:.3f} of the variance, "
+              f"peak {peak:.0f} MB in addition to the data", flush=True)  # fmt: skip
     try:
         SparsePCA(D).fit(X)
     except TypeError as error:
@@ -212,13 +221,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds allowed for a fit")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--small", action="store_true", help="the smallest table only")
+    parser.add_argument("--small", action="store_true", help="only the smallest simulation")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
-        simulated(options.limit, options.seed, SIZES[:1] if options.small else SIZES)
+        compare_on_simulations(options.limit, options.seed, SIZES[:1] if options.small else SIZES)
         if not options.small and os.environ.get("PROSPARSE_DATA"):
-            cells(Path(os.environ["PROSPARSE_DATA"]))
+            compare_on_cells(Path(os.environ["PROSPARSE_DATA"]))
 
 
 if __name__ == "__main__":

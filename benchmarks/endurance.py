@@ -1,13 +1,13 @@
-"""Long runs: 10,000 iterations without drift, 200 fits without growing memory.
+"""Long runs: numerical drift over 10,000 iterations, memory growth over 200 fits.
 
-    python -m benchmarks.endurance                                  # some minutes
+    python -m benchmarks.endurance                                  # minutes
     python -m benchmarks.endurance --iterations 300 --fits 20       # a short run
 
-The loop is made to go on whatever the objective does, with plain steps, so that rounding has every
-chance to add up. Shown for every estimator that iterates: how far the objective ever fell, as a
-share of its size; whether all that was fitted is finite; how far loadings that must be orthonormal
-or of unit length are from it. Then the same estimator is fitted again and again: what Python's
-allocations and the process have grown by after a warm-up.
+The loop continues after convergence with unaccelerated steps, so that rounding errors accumulate.
+For each iterative estimator the record contains the largest relative decrease of the objective,
+whether all fitted values are finite, and the deviation of the loadings from orthonormality or unit
+norm. Each estimator is then refitted repeatedly; the record contains the growth of allocated and
+resident memory after a warm-up.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from prosparse.inference import loop
 
 DATA = make_globally_sparse(40, 12, n_components=2, n_informative=5, random_state=0)
 RESPONSE = DATA.X[:, 0] - DATA.X[:, 3] + np.random.default_rng(1).normal(size=40)
-HOLES = np.where(np.random.default_rng(2).random(DATA.X.shape) < 0.1, np.nan, DATA.X)
+MISSING = np.where(np.random.default_rng(2).random(DATA.X.shape) < 0.1, np.nan, DATA.X)
 
-# What is iterated, on which table, and which rows of `components_` are kept how.
+# Estimator, data, and the constraint on the rows of `components_`.
 ITERATIVE: dict[str, tuple[Any, np.ndarray, str]] = {
     "GSPPCA": (GSPPCA(2), DATA.X, "orthonormal"),
     "SCA": (SCA(2), DATA.X, ""),
     "SCA, hyperbolic": (SCA(2, prior="hyperbolic"), DATA.X, ""),
-    "SCA, gaps": (SCA(2), HOLES, ""),
+    "SCA, missing values": (SCA(2), MISSING, ""),
     "SPPCA": (SPPCA(2, penalty=5.0, penalties=[5.0]), DATA.X, ""),
     "EMPCA": (EMPCA(1, n_nonzero=4, n_restarts=1, random_state=0), DATA.X, "unit"),
     "SpinyRegressor": (SpinyRegressor(), DATA.X, ""),
@@ -52,60 +52,64 @@ OTHERS: dict[str, tuple[Any, np.ndarray, str]] = {
 
 
 class Forced:
-    """Stands in for the loop's one iteration: a plain step, and no end to it."""
+    """Replacement for one iteration of the loop: a plain step without stopping rule."""
 
     def __init__(self) -> None:
-        self.steps, self.fall, self.longest = 0, 0.0, 0
+        self.steps, self.largest_decrease, self.longest = 0, 0.0, 0
 
-    def __call__(self, step: Any, at: Any, *rest: Any) -> tuple[Any, None]:
-        result = step(at.best)
+    def __call__(self, step: Any, position: Any, *rest: Any) -> tuple[Any, None]:
+        result = step(position.best)
         self.steps += 1
-        if at.bounds:
-            size = max(abs(at.bounds[-1]), abs(result.bound), 1e-300)
-            self.fall = max(self.fall, (at.bounds[-1] - result.bound) / size)
-        bounds = at.bounds
-        bounds.append(float(result.bound))  # in place: ten thousand copies would be the run
+        if position.bounds:
+            size = max(abs(position.bounds[-1]), abs(result.bound), 1e-300)
+            self.largest_decrease = max(
+                self.largest_decrease, (position.bounds[-1] - result.bound) / size
+            )
+        bounds = position.bounds
+        bounds.append(float(result.bound))  # In place: copies would dominate the run time.
         self.longest = max(self.longest, len(bounds))
         return loop.Position(result, result, None, True, 0, False, bounds), None
 
 
 def finite(model: Any) -> bool:
-    """Whether all fitted numbers are."""
+    """Return whether all fitted values are finite."""
     fitted = [v for k, v in vars(model).items() if k.endswith("_")]
     parts = [part for v in fitted for part in (v if isinstance(v, list) else [v])]
     arrays = [np.asarray(part) for part in parts]
     return all(np.isfinite(a).all() for a in arrays if a.dtype.kind == "f")
 
 
-def departure(model: Any, kept: str) -> float:
-    """How far the components are from what they must be."""
-    if not kept:
+def norm_error(model: Any, constraint: str) -> float:
+    """Return the deviation of the components from the constraint."""
+    if not constraint:
         return 0.0
     W = np.asarray(model.components_)
     gram = W @ W.T
-    wanted = np.eye(len(W))
-    return float(np.abs(gram - wanted if kept == "orthonormal" else np.diag(gram - wanted)).max())
+    identity = np.eye(len(W))
+    return float(
+        np.abs(gram - identity if constraint == "orthonormal" else np.diag(gram - identity)).max()
+    )
 
 
 def drift(name: str, iterations: int) -> dict[str, Any]:
-    """A fit whose every loop runs ``iterations`` steps."""
-    model, X, kept = ITERATIVE[name]
+    """Fit with ``iterations`` forced iterations and measure the drift."""
+    model, X, constraint = ITERATIVE[name]
     forced = Forced()
     with warnings.catch_warnings(), mock.patch.object(loop, "_advance", forced):
-        warnings.simplefilter("ignore")  # that it did not converge
+        warnings.simplefilter("ignore")  # Non-convergence is expected.
         model = type(model)(**model.get_params()).set_params(max_iter=iterations)
         model.fit(X, RESPONSE)
     return {
         "steps": forced.steps,
         "longest run": forced.longest,
-        "largest fall, as a share": float(f"{max(forced.fall, 0.0):.2g}"),
+        "largest relative decrease": float(f"{max(forced.largest_decrease, 0.0):.2g}"),
         "finite": finite(model),
-        "departure of the components": float(f"{departure(model, kept):.2g}"),
+        "norm error": float(f"{norm_error(model, constraint):.2g}"),
     }
 
 
-def growth(name: str, fits: int, warm: int = 10) -> dict[str, Any]:
-    """What ``fits`` fits leave behind, in KiB, after a warm-up."""
+def growth(name: str, fits: int, n_warm_up: int = 10) -> dict[str, Any]:
+    """Return the memory growth over ``fits`` fits after a warm-up, in KiB."""
     model, X, _ = (ITERATIVE | OTHERS)[name]
     model = type(model)(**model.get_params())
     if "max_iter" in model.get_params():
@@ -118,21 +122,22 @@ def growth(name: str, fits: int, warm: int = 10) -> dict[str, Any]:
                 model.fit(X, RESPONSE > 0.0 if is_classifier(model) else RESPONSE)
         gc.collect()
 
-    fit(warm)
+    fit(n_warm_up)
     tracemalloc.start()
     fit(2)
-    before, resident = tracemalloc.get_traced_memory()[0], _resident()
+    before, resident_before = tracemalloc.get_traced_memory()[0], _resident_memory()
     fit(fits)
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     return {
         "fits": fits,
         "allocated, KiB": round((after - before) / 1024, 1),
-        "resident, KiB": round((_resident() - resident) / 1024),
+        "resident, KiB": round((_resident_memory() - resident_before) / 1024),
     }
 
 
-def _resident() -> int:
+def _resident_memory() -> int:
+    """Return the resident memory in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
@@ -141,19 +146,19 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=10_000)
     parser.add_argument("--fits", type=int, default=200)
     parser.add_argument("--record", type=Path, help="file for the record")
-    given = parser.parse_args()
+    options = parser.parse_args()
     record: dict[str, Any] = {
         "command": " ".join(["python -m benchmarks.endurance", *sys.argv[1:]])
     }
     record["drift"], record["memory"] = {}, {}
     for name in ITERATIVE:
-        record["drift"][name] = drift(name, given.iterations)
+        record["drift"][name] = drift(name, options.iterations)
         print(name, record["drift"][name], flush=True)
     for name in ITERATIVE | OTHERS:
-        record["memory"][name] = growth(name, given.fits)
+        record["memory"][name] = growth(name, options.fits)
         print(name, record["memory"][name], flush=True)
-    if given.record:
-        given.record.write_text(json.dumps(record, indent=1) + "\n")
+    if options.record:
+        options.record.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""FDRPCA beside thin SVDs of the same tables, in one run.
+"""Compare the time of FDRPCA with thin SVDs of the same data.
 
-    python -m benchmarks.fdrpca                 # a minute or two
-    python -m benchmarks.fdrpca wide nothing    # some of the tables
-    python -m benchmarks.fdrpca --repeats 1     # rougher
+    python -m benchmarks.fdrpca                 # one to two minutes
+    python -m benchmarks.fdrpca wide null       # selected datasets
+    python -m benchmarks.fdrpca --repeats 1     # fewer repeats
 
-Tables: wide (200 x 20,000, ten factors on 100 columns), nothing (the same without them), few (the
-same with 60 columns, which are confirmed one by one), tall (5,000 x 2,000, ten factors on 100
-columns), large (2,500 x 6,000, both sides too large for a whole decomposition), cells (2,700 blood
-cells with all their genes, sparse; from the folder PROSPARSE_DATA). Times are the best of several,
-after one that does not count, on the threads BLAS takes by default; what counts are the ratios.
-Beside the sparse table stands the SVD of its 33 leading triplets (ARPACK), as a thin one would
-make it dense.
+Datasets: wide (200 x 20,000, ten factors on 100 columns), null (without factors), few (factors on
+60 columns, which are confirmed individually), tall (5,000 x 2,000, ten factors on 100 columns),
+large (2,500 x 6,000, too large for a complete decomposition), cells (2,700 blood cells with all
+genes, sparse, from the folder PROSPARSE_DATA). Times are the
+shortest of several after a warm-up, with the default BLAS threads; compare the ratios. Sparse data
+are compared with their 33 leading singular triplets (ARPACK), because a thin SVD would make them
+dense.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from threadpoolctl import threadpool_info
 
 from prosparse import FDRPCA
 
-LEADING = 33
+N_LEADING = 33  # number of singular triplets of sparse data
 
 
-def best(f, repeats):
+def shortest_time(f, repeats):
+    """Return the shortest wall time after a warm-up."""
     f()
     times = []
     for _ in range(repeats):
@@ -41,8 +42,8 @@ def best(f, repeats):
     return min(times)
 
 
-def simulated(n, p, shared, factors=10):
-    """Columns of unit variance, some of which share factors."""
+def simulate(n, p, shared, factors=10):
+    """Simulate columns of unit variance, some with common factors."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, p))
     if shared:
@@ -51,8 +52,8 @@ def simulated(n, p, shared, factors=10):
     return X / X.std(axis=0)
 
 
-def cells():
-    """Counts normalised to 10,000 a cell and logarithmised, sparse; None without the file."""
+def load_cells():
+    """Return sparse log counts per 10,000, or None without the file."""
     path = Path(os.environ.get("PROSPARSE_DATA", ".")) / "pbmc3k_2700x32738_csr.npz"
     if not path.exists():
         return None
@@ -63,18 +64,18 @@ def cells():
     return sparse.csr_array(sparse.diags_array(1e4 / S.sum(axis=1)) @ S).log1p()
 
 
-TABLES = {
-    "wide": lambda: simulated(200, 20_000, 100),
-    "nothing": lambda: simulated(200, 20_000, 0),
-    "few": lambda: simulated(200, 20_000, 60),
-    "tall": lambda: simulated(5_000, 2_000, 100),
-    "large": lambda: simulated(2_500, 6_000, 300),
-    "cells": cells,
+DATASETS = {
+    "wide": lambda: simulate(200, 20_000, 100),
+    "null": lambda: simulate(200, 20_000, 0),
+    "few": lambda: simulate(200, 20_000, 60),
+    "tall": lambda: simulate(5_000, 2_000, 100),
+    "large": lambda: simulate(2_500, 6_000, 300),
+    "cells": load_cells,
 }
 
 
 def decomposition(X):
-    """The SVD to compare with, as a function without arguments."""
+    """Return a function that computes the SVD for comparison."""
     if not sparse.issparse(X):
         return lambda: np.linalg.svd(X, full_matrices=False)
     mean = np.asarray(X.mean(axis=0)).ravel()
@@ -86,15 +87,15 @@ def decomposition(X):
         rmatvec=lambda u: factor * (X.T @ u - mean * np.sum(u)),
         dtype=float,
     )
-    return lambda: svds(centred, LEADING, random_state=0)
+    return lambda: svds(centred, N_LEADING, random_state=0)
 
 
-def measured(name, X, repeats):
-    """One row of the printed table."""
-    found = []
-    ours = best(lambda: found.append(FDRPCA().fit(X)), repeats)
-    svd = best(decomposition(X), repeats)
-    model = found[-1]
+def measure(name, X, repeats):
+    """Print one row of the table."""
+    models = []
+    ours = shortest_time(lambda: models.append(FDRPCA().fit(X)), repeats)
+    svd = shortest_time(decomposition(X), repeats)
+    model = models[-1]
     shape = f"{X.shape[0]:,} x {X.shape[1]:,}{', sparse' if sparse.issparse(X) else ''}"
     print(
         f"{name:8s}{shape:>24s}{model.n_selected_:>9,d}{model.n_components_:>12d}"
@@ -105,20 +106,22 @@ def measured(name, X, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("tables", nargs="*", choices=[[], *TABLES], help="all, if none is named")
+    parser.add_argument("datasets", nargs="*", choices=[[], *DATASETS], help="default: all")
     parser.add_argument("--repeats", type=int, default=5)
-    given = parser.parse_args()
-    warnings.simplefilter("ignore")  # of tables without structure
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")  # Datasets without structure are expected.
     threads = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
     print(f"{os.cpu_count()} cores, BLAS threads {threads}")
-    print(f"{'':8s}{'shape':>24s}{'chosen':>9s}{'components':>12s}{'fit':>11s}{'SVD':>11s}", end="")
+    print(
+        f"{'':8s}{'shape':>24s}{'selected':>9s}{'components':>12s}{'fit':>11s}{'SVD':>11s}", end=""
+    )
     print(f"{'ratio':>8s}")
-    for name in given.tables or TABLES:
-        X = TABLES[name]()
+    for name in options.datasets or DATASETS:
+        X = DATASETS[name]()
         if X is None:
-            print(f"{name:8s}  not measured: PROSPARSE_DATA has no pbmc3k_2700x32738_csr.npz")
+            print(f"{name:8s}  omitted: pbmc3k_2700x32738_csr.npz not found in PROSPARSE_DATA")
             continue
-        measured(name, X, given.repeats)
+        measure(name, X, options.repeats)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Damaged and hostile files against the readers and the model loader.
+"""Fuzz the table readers and the model loader with damaged and malicious files.
 
     python -m benchmarks.fuzz                           # 100,000 inputs, half an hour on two cores
     python -m benchmarks.fuzz --inputs 2000 --seed 1    # a short run
 
-Valid files of every format are damaged: bits flipped, bytes cut out, repeated, replaced by others
-or by numbers that claim huge sizes, two files spliced, text rewritten; files built to do harm come
-first. Every input must be read, or refused with an error of ours in words, within `--seconds`;
-anything else is a finding. Each format runs in processes of its own whose address space is
-limited, so a crash or a hang is caught and counted, and the run goes on behind it.
+Malicious files come first. Then valid files of each format are damaged: bits are flipped, bytes
+removed, repeated or replaced by others or by huge sizes, two files are spliced, or text is
+rewritten. Each input must be read, or rejected with an informative error, within `--seconds`;
+anything else is a failure. Each format runs in a separate process with limited address space, so
+crashes and hangs are counted and the run continues.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from scipy import sparse
 from prosparse import GSPPCA, SCA, SPPCA, ModelFileError, TableError, load, save
 from prosparse.tables import ReadOptions, read_table
 
-MEMORY = 2**30  # bytes that reading one small file may take beyond the packages
-LARGE = (0, 1, -1, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1)
-WORDS = (
+MAX_MEMORY = 2**30  # maximum additional memory for one small file, in bytes
+EXTREME_NUMBERS = (0, 1, -1, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1)
+TOKENS = (
     b"\0", b'"', b"'", b"\r", b"\n", b"\r\n", b",", b";", b"\t", b"|", b"nan", b"1e999", b"-inf",
     b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf", b"\xff", b"\xe9", b"=1+1", b"0x10", b"1_0",
     b"\x1b[31m", b"<script>", b"../../", b"\xf0\x9f\x98\x80", b"9" * 400, b"[" * 3000, b"{" * 3000,
@@ -48,8 +48,8 @@ WORDS = (
 )  # fmt: skip
 
 
-class Hostile:
-    """Would leave a file behind if a reader ever ran what is in its input."""
+class Malicious:
+    """Object that creates a file if a reader unpickles it."""
 
     def __init__(self, trace: str):
         self.trace = trace
@@ -58,24 +58,27 @@ class Hostile:
         return Path.touch, (Path(self.trace),)
 
 
-# --- valid files, to be damaged
+# --- valid files
 
 
-def table() -> tuple[np.ndarray, list[str], list[str]]:
+def example_table() -> tuple[np.ndarray, list[str], list[str]]:
+    """Return values, column names and row identifiers."""
     X = np.random.default_rng(0).normal(size=(12, 4)).round(3)
     X[2, 1] = np.nan
     return X, ["a", "b c", "é😀", "d"], [f"r{k}" for k in range(12)]
 
 
 def _text(separator: str, decimal: str = ".", quoted: bool = False) -> str:
-    X, names, ids = table()
+    """Return the example as delimited text."""
+    X, names, ids = example_table()
     quote = '"' if quoted else ""
-    rows = [["id", *names], *([one, *map(str, row)] for one, row in zip(ids, X, strict=True))]
+    rows = [["id", *names], *([name, *map(str, row)] for name, row in zip(ids, X, strict=True))]
     cells = [[f"{quote}{cell.replace('.', decimal)}{quote}" for cell in row] for row in rows]
     return "\n".join(separator.join(row) for row in cells) + "\n"
 
 
 def texts() -> dict[str, bytes]:
+    """Return delimited text files."""
     return {
         "plain.csv": _text(",").encode(),
         "bom.csv": _text(",").encode("utf-8-sig"),
@@ -90,77 +93,82 @@ def texts() -> dict[str, bytes]:
 
 
 def columnar() -> dict[str, bytes]:
+    """Return Parquet, Feather and Arrow files."""
     import pyarrow as pa
     from pyarrow import feather, ipc, parquet
 
-    X, names, ids = table()
+    X, names, ids = example_table()
     data = pa.table({"id": ids} | {n: X[:, k] for k, n in enumerate(names)})
-    found = {}
+    files = {}
     for name, compression in (("plain", "none"), ("snappy", "snappy"), ("zstd", "zstd")):
         buffer = io.BytesIO()
         parquet.write_table(data, buffer, compression=compression, row_group_size=5)
-        found[f"{name}.parquet"] = buffer.getvalue()
+        files[f"{name}.parquet"] = buffer.getvalue()
     for name in ("uncompressed", "lz4"):
         buffer = io.BytesIO()
         feather.write_feather(data, buffer, compression=name)
-        found[f"{name}.feather"] = buffer.getvalue()
+        files[f"{name}.feather"] = buffer.getvalue()
     for name, new in (("file", ipc.new_file), ("stream", ipc.new_stream)):
         buffer = io.BytesIO()
         with new(buffer, data.schema) as writer:
             writer.write_table(data, max_chunksize=5)
-        found[f"{name}.arrow"] = buffer.getvalue()
-    return found
+        files[f"{name}.arrow"] = buffer.getvalue()
+    return files
 
 
-def _saved(write: Callable[..., Any], *arguments: Any, **named: Any) -> bytes:
+def _to_bytes(write: Callable[..., Any], *arguments: Any, **named: Any) -> bytes:
+    """Return what ``write`` writes to a file."""
     buffer = io.BytesIO()
     write(buffer, *arguments, **named)
     return buffer.getvalue()
 
 
 def numpy_files() -> dict[str, bytes]:
-    X, names, ids = table()
+    """Return NumPy and SciPy files."""
+    X, names, ids = example_table()
     S = sparse.csr_array(np.nan_to_num(X) * (np.arange(4) % 2))
     return {
-        "plain.npy": _saved(np.save, X),
-        "fortran.npy": _saved(np.save, np.asfortranarray(X.astype(np.float32))),
-        "named.npz": _saved(np.savez, X=X, names=np.array(names), ids=np.array(ids)),
-        "packed.npz": _saved(np.savez_compressed, X=X),
-        "sparse.npz": _saved(sparse.save_npz, S),
+        "plain.npy": _to_bytes(np.save, X),
+        "fortran.npy": _to_bytes(np.save, np.asfortranarray(X.astype(np.float32))),
+        "named.npz": _to_bytes(np.savez, X=X, names=np.array(names), ids=np.array(ids)),
+        "packed.npz": _to_bytes(np.savez_compressed, X=X),
+        "sparse.npz": _to_bytes(sparse.save_npz, S),
     }
 
 
 def matrices() -> dict[str, bytes]:
-    X = np.nan_to_num(table()[0])
+    """Return Matrix Market files."""
+    X = np.nan_to_num(example_table()[0])
     S = sparse.coo_array(X * (np.arange(4) % 2))
     return {
-        "sparse.mtx": _saved(matrix_market.mmwrite, S),
-        "dense.mtx": _saved(matrix_market.mmwrite, X),
-        "small.mtx.gz": gzip.compress(_saved(matrix_market.mmwrite, S)),
+        "sparse.mtx": _to_bytes(matrix_market.mmwrite, S),
+        "dense.mtx": _to_bytes(matrix_market.mmwrite, X),
+        "small.mtx.gz": gzip.compress(_to_bytes(matrix_market.mmwrite, S)),
     }
 
 
 def annotated() -> dict[str, bytes]:
+    """Return H5AD files."""
     import anndata
     import pandas as pd
 
-    X, names, ids = table()
-    found = {}
+    X, names, ids = example_table()
+    files = {}
     for name, matrix in (("dense", X), ("sparse", sparse.csr_matrix(np.nan_to_num(X)))):
         obs = pd.DataFrame({"kind": ["u", "v"] * 6}, index=ids)
         data = anndata.AnnData(matrix, obs=obs, var=pd.DataFrame(index=names))
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "t.h5ad"
             data.write_h5ad(path)
-            found[f"{name}.h5ad"] = path.read_bytes()
-    return found
+            files[f"{name}.h5ad"] = path.read_bytes()
+    return files
 
 
 _OPEN = "http://schemas.openxmlformats.org"
 _OFFICE = f"{_OPEN}/officeDocument/2006/relationships"
 _MAIN = f'xmlns="{_OPEN}/spreadsheetml/2006/main"'
 _ODS = "urn:oasis:names:tc:opendocument:xmlns"
-# Pieces of XML that change what a sheet claims.
+# XML fragments with extreme or invalid contents.
 MARKUP = (
     b"<c r='XFD1048576'><v>1</v></c>", b'<c r="A0"><v>1</v></c>', b'<c r=""><v/></c>',
     b'<c r="ZZZZZZ9" t="s"><v>99999</v></c>', b'<c t="s"><v>-1</v></c>', b'<c t="e"><v>#</v></c>',
@@ -179,7 +187,8 @@ MARKUP = (
 
 
 def _xlsx() -> bytes:
-    X, names, ids = table()
+    """Return a minimal Excel workbook."""
+    X, names, ids = example_table()
     texts = ["id", *names, *ids]
     rows = [[f'<c t="s"><v>{k}</v></c>' for k in range(5)]]
     for k, row in enumerate(X):
@@ -195,14 +204,14 @@ def _xlsx() -> bytes:
         for i, row in enumerate(rows, 1)
     )
     shared = "".join(f"<si><t>{text}</t></si>" for text in texts)
-    kinds = {
+    targets = {
         "w": ("worksheet", "worksheets/s.xml"),
         "s": ("styles", "styles.xml"),
         "t": ("sharedStrings", "sharedStrings.xml"),
     }
     relations = "".join(
         f'<Relationship Id="{key}" Type="{_OFFICE}/{kind}" Target="{target}"/>'
-        for key, (kind, target) in kinds.items()
+        for key, (kind, target) in targets.items()
     )
     package = f'xmlns="{_OPEN}/package/2006/relationships"'
     parts = {
@@ -222,7 +231,8 @@ def _xlsx() -> bytes:
 
 
 def _ods() -> bytes:
-    X, names, ids = table()
+    """Return a minimal OpenDocument spreadsheet."""
+    X, names, ids = example_table()
 
     def cell(value: Any) -> str:
         if isinstance(value, str):
@@ -232,12 +242,14 @@ def _ods() -> bytes:
             return '<table:table-cell table:number-columns-repeated="1"/>'
         return f'<table:table-cell office:value-type="float" office:value="{value}"/>'
 
-    rows = [["id", *names], *([one, *row] for one, row in zip(ids, X, strict=True))]
+    rows = [["id", *names], *([name, *row] for name, row in zip(ids, X, strict=True))]
     body = "".join(f"<table:table-row>{''.join(map(cell, row))}</table:table-row>" for row in rows)
-    spaces = " ".join(f'xmlns:{one}="{_ODS}:{one}:1.0"' for one in ("office", "table", "text"))
+    namespaces = " ".join(
+        f'xmlns:{name}="{_ODS}:{name}:1.0"' for name in ("office", "table", "text")
+    )
     parts = {
         "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
-        "content.xml": f"<office:document-content {spaces}><office:body><office:spreadsheet>"
+        "content.xml": f"<office:document-content {namespaces}><office:body><office:spreadsheet>"
         f'<table:table table:name="S">{body}</table:table></office:spreadsheet></office:body>'
         "</office:document-content>",
         "META-INF/manifest.xml": f'<manifest:manifest xmlns:manifest="{_ODS}:manifest:1.0"/>',
@@ -246,44 +258,48 @@ def _ods() -> bytes:
 
 
 def workbooks() -> dict[str, bytes]:
+    """Return spreadsheets."""
     return {"t.xlsx": _xlsx(), "t.ods": _ods()}
 
 
 def models() -> dict[str, bytes]:
-    X = np.nan_to_num(table()[0])
-    found = {}
+    """Return saved models."""
+    X = np.nan_to_num(example_table()[0])
+    files = {}
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for model in (GSPPCA(1, scale=True), SCA(1, views=[[0, 1], [2, 3]]), SPPCA(1, penalty=1.0)):
             path = save(model.fit(X), Path(folder) / "m", about={"é": [1, None]})
-            found[f"{type(model).__name__}.prosparse"] = path.read_bytes()
-    return found
+            files[f"{type(model).__name__}.prosparse"] = path.read_bytes()
+    return files
 
 
-# --- files built to do harm
+# --- malicious files
 
 
 def npy(header: Any, body: bytes = b"") -> bytes:
+    """Return a NumPy file with an arbitrary header."""
     text = repr(header).encode() if isinstance(header, dict) else header
     text += b" " * (-(len(text) + 11) % 64) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + body
 
 
 def archive(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    """Return a ZIP archive."""
     buffer = io.BytesIO()
     with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w", compression) as file:
-        warnings.simplefilter("ignore")  # names given twice
+        warnings.simplefilter("ignore")  # Duplicate names are intended.
         for name, content in members.items():
             file.writestr(name, content)
     return buffer.getvalue()
 
 
 def _arrays(trace: str) -> dict[str, bytes]:
-    """In NumPy's format: pickles, and headers that claim more than there is."""
+    """Return NumPy files with pickles and false headers."""
     plain = {"descr": "<f8", "fortran_order": False}
-    objects = _saved(np.save, np.array([[Hostile(trace)] * 2] * 2, dtype=object))
+    objects = _to_bytes(np.save, np.array([[Malicious(trace)] * 2] * 2, dtype=object))
     return {
-        "pickle": pickle.dumps(Hostile(trace)),
+        "pickle": pickle.dumps(Malicious(trace)),
         "objects": objects,
         "objects, huge": npy({"descr": "|O", "fortran_order": False, "shape": (10**12,)}),
         "huge": npy(plain | {"shape": (10**6, 10**6)}),
@@ -300,7 +316,8 @@ def _arrays(trace: str) -> dict[str, bytes]:
     }
 
 
-def hostile_texts(trace: str) -> dict[str, bytes]:
+def malicious_texts(trace: str) -> dict[str, bytes]:
+    """Return malicious delimited text files."""
     rng = np.random.default_rng(0)
     line = b",".join(b"%d" % k for k in range(1_000_000))
     return {
@@ -323,7 +340,8 @@ def hostile_texts(trace: str) -> dict[str, bytes]:
     }
 
 
-def hostile_matrices(trace: str) -> dict[str, bytes]:
+def malicious_matrices(trace: str) -> dict[str, bytes]:
+    """Return malicious Matrix Market files."""
     head = b"%%MatrixMarket matrix "
     zeros = b"array real general\n9000 9000\n" + b"0\n" * 81_000_000
     return {
@@ -344,34 +362,36 @@ def _zeros() -> bytes:
     return npy({"descr": "<f8", "fortran_order": False, "shape": (9000, 9000)}, bytes(648 * 10**6))
 
 
-def hostile_arrays(trace: str) -> dict[str, bytes]:
+def malicious_arrays(trace: str) -> dict[str, bytes]:
+    """Return malicious NumPy files."""
     arrays = _arrays(trace)
     csr = {
-        "format.npy": _saved(np.save, np.array(b"csr")),
-        "shape.npy": _saved(np.save, np.array([2, 3])),
-        "data.npy": _saved(np.save, np.ones(2)),
-        "indices.npy": _saved(np.save, np.array([0, 7])),
-        "indptr.npy": _saved(np.save, np.array([0, 1, 2])),
+        "format.npy": _to_bytes(np.save, np.array(b"csr")),
+        "shape.npy": _to_bytes(np.save, np.array([2, 3])),
+        "data.npy": _to_bytes(np.save, np.ones(2)),
+        "indices.npy": _to_bytes(np.save, np.array([0, 7])),
+        "indptr.npy": _to_bytes(np.save, np.array([0, 1, 2])),
     }
-    found = {f"{name}.npy": raw for name, raw in arrays.items()}
-    found |= {f"{name}.npz": archive({"X.npy": raw}) for name, raw in arrays.items()}
+    files = {f"{name}.npy": raw for name, raw in arrays.items()}
+    files |= {f"{name}.npz": archive({"X.npy": raw}) for name, raw in arrays.items()}
     sparse_changes = {
-        "huge": {"shape.npy": _saved(np.save, np.array([10**9, 10**9]))},
-        "wide": {"shape.npy": _saved(np.save, np.array([2, 10**9]))},
+        "huge": {"shape.npy": _to_bytes(np.save, np.array([10**9, 10**9]))},
+        "wide": {"shape.npy": _to_bytes(np.save, np.array([2, 10**9]))},
         "index outside": {},
-        "falling": {"indptr.npy": _saved(np.save, np.array([0, 9, 2]))},
-        "unknown": {"format.npy": _saved(np.save, np.array(b"xyz"))},
+        "falling": {"indptr.npy": _to_bytes(np.save, np.array([0, 9, 2]))},
+        "unknown": {"format.npy": _to_bytes(np.save, np.array(b"xyz"))},
         "objects": {"data.npy": arrays["objects"]},
     }
-    found |= {f"sparse, {k}.npz": archive(csr | v) for k, v in sparse_changes.items()}
-    return found | {
+    files |= {f"sparse, {k}.npz": archive(csr | v) for k, v in sparse_changes.items()}
+    return files | {
         "bomb.npz": archive({"X.npy": _zeros()}, zipfile.ZIP_DEFLATED),
         "outside.npz": archive({"../../X.npy": arrays["huge"]}),
         "twice.npz": archive({"X.npy": b"", "X": b""}),
     }
 
 
-def hostile_models(trace: str) -> dict[str, bytes]:
+def malicious_models(trace: str) -> dict[str, bytes]:
+    """Return malicious model files."""
     arrays = _arrays(trace)
     valid = models()["GSPPCA.prosparse"]
     with zipfile.ZipFile(io.BytesIO(valid)) as file:
@@ -382,8 +402,8 @@ def hostile_models(trace: str) -> dict[str, bytes]:
         return archive(parts | {"model.json": json.dumps(header | {"fitted": value}).encode()})
 
     deep = b'{"format": "prosparse-model", "version": 1, "fitted": {"a_": '
-    found = {f"{k}.prosparse": archive(parts | {"arrays/0.npy": v}) for k, v in arrays.items()}
-    return found | {
+    files = {f"{k}.prosparse": archive(parts | {"arrays/0.npy": v}) for k, v in arrays.items()}
+    return files | {
         "bomb.prosparse": archive(parts | {"arrays/0.npy": _zeros()}, zipfile.ZIP_DEFLATED),
         "deep list.prosparse": archive({"model.json": deep + b"[" * 10**6}),
         "deep.prosparse": archive({"model.json": deep + b'{"$tuple":[' * 10**5}),
@@ -413,28 +433,28 @@ def _nested(depth: int) -> Any:
 # --- damage
 
 
-def damaged(rng: np.random.Generator, seeds: list[bytes]) -> bytes:
-    """One to four changes to one of the seeds."""
+def damage(rng: np.random.Generator, seeds: list[bytes]) -> bytes:
+    """Apply one to four changes to a random seed file."""
     seed = seeds[rng.integers(len(seeds))]
     if (b"content.xml" in seed or b"workbook.xml" in seed) and rng.random() < 0.8:
-        return _damaged_member(rng, seed)
+        return _damage_member(rng, seed)
     raw = bytearray(seed)
     for _ in range(rng.integers(1, 5)):
         _CHANGES[rng.integers(len(_CHANGES))](rng, raw, seeds)
     return bytes(raw)
 
 
-def _damaged_member(rng: np.random.Generator, seed: bytes) -> bytes:
-    """Changes inside the files of an archive, mostly to their XML; the archive stays whole."""
+def _damage_member(rng: np.random.Generator, seed: bytes) -> bytes:
+    """Change members of an archive, mostly their XML; the archive stays valid."""
     with zipfile.ZipFile(io.BytesIO(seed)) as file:
         parts = {name: file.read(name) for name in file.namelist()}
     names = sorted(parts, key=lambda name: len(parts[name]))
     for _ in range(rng.integers(1, 3)):
-        # the largest files hold the data
+        # The largest members contain the data.
         name = names[-1 - min(int(rng.exponential(0.5)), len(names) - 1)]
         raw = bytearray(parts[name])
         if b"<" in raw and rng.random() < 0.8:
-            _markup(rng, raw)
+            _insert_markup(rng, raw)
         else:
             _CHANGES[rng.integers(len(_CHANGES))](rng, raw, list(parts.values()))
         parts[name] = bytes(raw)
@@ -443,8 +463,8 @@ def _damaged_member(rng: np.random.Generator, seed: bytes) -> bytes:
     return archive(parts, zipfile.ZIP_DEFLATED)
 
 
-def _markup(rng: np.random.Generator, raw: bytearray) -> None:
-    """A piece of XML put before a tag, inside a tag or in the place of a tag or of a value."""
+def _insert_markup(rng: np.random.Generator, raw: bytearray) -> None:
+    """Insert an XML fragment before or inside a tag, or replace a tag or a value."""
     import re
 
     piece = MARKUP[rng.integers(len(MARKUP))]
@@ -460,17 +480,19 @@ def _markup(rng: np.random.Generator, raw: bytearray) -> None:
         raw[tag.start() : tag.end()] = piece
     elif action == 2 or not values:
         space = raw.find(b" ", tag.start(), tag.end())
-        at = space if space >= 0 else tag.end() - 1
-        raw[at:at] = piece
+        index = space if space >= 0 else tag.end() - 1
+        raw[index:index] = piece
     elif action == 3:
         value = values[rng.integers(len(values))]
-        raw[value.start() + 1 : value.end() - 1] = str(LARGE[rng.integers(len(LARGE))]).encode()
+        raw[value.start() + 1 : value.end() - 1] = str(
+            EXTREME_NUMBERS[rng.integers(len(EXTREME_NUMBERS))]
+        ).encode()
     else:
         other = tags[rng.integers(len(tags))]
         raw[tag.start() : tag.end()] = bytes(raw[other.start() : other.end()])
 
 
-def _place(rng: np.random.Generator, raw: bytearray) -> int:
+def _random_index(rng: np.random.Generator, raw: bytearray) -> int:
     return int(rng.integers(len(raw) + 1))
 
 
@@ -481,79 +503,81 @@ def _flip(rng: np.random.Generator, raw: bytearray, seeds: list[bytes]) -> None:
 
 
 def _cut(rng: np.random.Generator, raw: bytearray, seeds: list[bytes]) -> None:
-    del raw[_place(rng, raw) :]
+    del raw[_random_index(rng, raw) :]
 
 
 def _remove(rng: np.random.Generator, raw: bytearray, seeds: list[bytes]) -> None:
-    at = _place(rng, raw)
-    del raw[at : at + int(rng.integers(1, 64))]
+    index = _random_index(rng, raw)
+    del raw[index : index + int(rng.integers(1, 64))]
 
 
 def _repeat(rng: np.random.Generator, raw: bytearray, seeds: list[bytes]) -> None:
-    a, b = sorted((_place(rng, raw), _place(rng, raw)))
+    a, b = sorted((_random_index(rng, raw), _random_index(rng, raw)))
     b = min(b, a + 2000)
     raw[a:a] = raw[a:b] * int(rng.integers(1, 20))
 
 
 def _splice(rng: np.random.Generator, raw: bytearray, seeds: list[bytes]) -> None:
     other = seeds[rng.integers(len(seeds))]
-    raw[_place(rng, raw) :] = other[int(rng.integers(len(other))) :]
+    raw[_random_index(rng, raw) :] = other[int(rng.integers(len(other))) :]
 
 
 def _noise(rng: np.random.Generator, raw: bytearray, seeds: list[bytes]) -> None:
-    at, size = _place(rng, raw), int(rng.integers(1, 32))
-    raw[at : at + size] = rng.bytes(size)
+    index, size = _random_index(rng, raw), int(rng.integers(1, 32))
+    raw[index : index + size] = rng.bytes(size)
 
 
 def _claim(rng: np.random.Generator, raw: bytearray, seeds: list[bytes]) -> None:
-    """A number that claims something huge, or nothing, where a length may stand."""
-    value, width = int(rng.choice(len(LARGE))), int(rng.choice([2, 4, 8]))
-    number = (LARGE[value] % 2 ** (8 * width)).to_bytes(
+    """Overwrite bytes by an extreme binary number, which may be a length."""
+    value, width = int(rng.choice(len(EXTREME_NUMBERS))), int(rng.choice([2, 4, 8]))
+    number = (EXTREME_NUMBERS[value] % 2 ** (8 * width)).to_bytes(
         width, "little" if rng.random() < 0.8 else "big"
     )
-    at = _place(rng, raw)
-    raw[at : at + width] = number
+    index = _random_index(rng, raw)
+    raw[index : index + width] = number
 
 
 def _digits(rng: np.random.Generator, raw: bytearray, seeds: list[bytes]) -> None:
-    """The same for numbers in text: one run of digits becomes another."""
+    """Replace digits in text by an extreme number."""
     import re
 
     runs = list(re.finditer(rb"\d+", raw))
     if runs:
         run = runs[rng.integers(len(runs))]
-        raw[run.start() : run.end()] = str(LARGE[rng.integers(len(LARGE))]).encode()
+        raw[run.start() : run.end()] = str(
+            EXTREME_NUMBERS[rng.integers(len(EXTREME_NUMBERS))]
+        ).encode()
 
 
-def _word(rng: np.random.Generator, raw: bytearray, seeds: list[bytes]) -> None:
-    at, word = _place(rng, raw), WORDS[rng.integers(len(WORDS))]
-    raw[at : at + (len(word) if rng.random() < 0.5 else 0)] = word
+def _insert_token(rng: np.random.Generator, raw: bytearray, seeds: list[bytes]) -> None:
+    index, token = _random_index(rng, raw), TOKENS[rng.integers(len(TOKENS))]
+    raw[index : index + (len(token) if rng.random() < 0.5 else 0)] = token
 
 
-_CHANGES = (_flip, _flip, _cut, _remove, _repeat, _splice, _noise, _claim, _digits, _word)
+_CHANGES = (_flip, _flip, _cut, _remove, _repeat, _splice, _noise, _claim, _digits, _insert_token)
 
 FORMATS: dict[str, tuple[Callable[[], dict[str, bytes]], int]] = {
-    # seeds, and how many shares of the inputs: few of H5AD, each of which starts a process
+    # Seed files and relative number of inputs; H5AD inputs are few because each starts a process.
     "text": (texts, 32),
     "columnar": (columnar, 20),
     "numpy": (numpy_files, 15),
     "matrix market": (matrices, 10),
     "h5ad": (annotated, 1),
     "model": (models, 22),
-    "workbook": (workbooks, 2),  # as H5AD
+    "workbook": (workbooks, 2),  # each starts a process
 }
 
-HOSTILE: dict[str, Callable[[str], dict[str, bytes]]] = {
-    "text": hostile_texts,
-    "numpy": hostile_arrays,
-    "matrix market": hostile_matrices,
-    "model": hostile_models,
+MALICIOUS: dict[str, Callable[[str], dict[str, bytes]]] = {
+    "text": malicious_texts,
+    "numpy": malicious_arrays,
+    "matrix market": malicious_matrices,
+    "model": malicious_models,
 }
 
 
 def inputs(kind: str, count: int, seed: int, trace: str) -> Iterator[tuple[str, bytes]]:
-    """Names (whose ending decides) and contents: in long runs the hostile ones first."""
-    crafted = HOSTILE[kind](trace) if kind in HOSTILE and count > 100 else {}
+    """Yield file names and contents; long runs start with malicious files."""
+    crafted = MALICIOUS[kind](trace) if kind in MALICIOUS and count > 100 else {}
     yield from crafted.items()
     by_ending: dict[str, list[bytes]] = {}
     for name, raw in FORMATS[kind][0]().items():
@@ -562,79 +586,80 @@ def inputs(kind: str, count: int, seed: int, trace: str) -> Iterator[tuple[str, 
     endings = list(by_ending)
     for number in range(count - len(crafted)):
         ending = endings[rng.integers(len(endings))]
-        yield f"{number}{ending}", damaged(rng, by_ending[ending])
+        yield f"{number}{ending}", damage(rng, by_ending[ending])
 
 
-def asks(number: int) -> ReadOptions:
-    """What the user may say, in turn."""
-    every = (
+def read_options(number: int) -> ReadOptions:
+    """Return options in rotation."""
+    options = (
         ReadOptions(), ReadOptions(), ReadOptions(), ReadOptions(label="id"),
         ReadOptions(drop=("id",)), ReadOptions(id_column="id"),
         ReadOptions(transpose=True), ReadOptions(header=False),
         ReadOptions(encoding="latin-1"), ReadOptions(separator=";"),
         ReadOptions(encoding="utf-16"), ReadOptions(drop=("x1",)), ReadOptions(label="kind"),
     )  # fmt: skip
-    return every[number % len(every)]
+    return options[number % len(options)]
 
 
 def outcome(path: Path, number: int) -> tuple[str, str]:
-    """ "read", the name of our error, or "finding", and what was said."""
+    """Return "read", the name of the error, or "failure"; and the message."""
     try:
         if path.suffix == ".prosparse":
             load(path)
         else:
-            read = read_table(path, asks(number))
-            if len(read.names) != read.X.shape[1] or min(read.X.shape) < 2:
-                return "finding", f"a table of shape {read.X.shape} with {len(read.names)} names"
+            table = read_table(path, read_options(number))
+            if len(table.names) != table.X.shape[1] or min(table.X.shape) < 2:
+                return "failure", f"a table of shape {table.X.shape} with {len(table.names)} names"
     except (TableError, ModelFileError) as error:
-        said = str(error)
-        if "panicked" in said or "stack backtrace" in said:
-            return "finding", f"a message for developers: {said[:200]}"
-        if not said.startswith(str(path)) or len(said) > 2000:
-            return "finding", f"an error without the file, or too long: {said[:200]}"
-        return type(error).__name__, said
-    except BaseException as error:  # whatever it is, it should have been one of the two
-        return "finding", f"{type(error).__name__}: {error}"[:500]
+        message = str(error)
+        if "panicked" in message or "stack backtrace" in message:
+            return "failure", f"internal message: {message[:200]}"
+        if not message.startswith(str(path)) or len(message) > 2000:
+            return "failure", f"error without file name, or too long: {message[:200]}"
+        return type(error).__name__, message
+    except BaseException as error:  # All other errors are failures.
+        return "failure", f"{type(error).__name__}: {error}"[:500]
     return "read", ""
 
 
-# --- running them
+# --- runs
 
 
-def peak() -> int:
-    """Bytes of resident memory at the highest, since `reset_peak`."""
+def peak_memory() -> int:
+    """Return the peak resident memory since `reset_peak`, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
 
 
 def reset_peak() -> None:
+    """Reset the peak of resident memory."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def worker(kind: str, jobs: Any, answers: Any, folder: str) -> None:
-    """Read one file after the other; the address space is limited from the first on."""
+    """Read files from a queue with limited address space."""
     warnings.simplefilter("ignore")
-    for name, raw in FORMATS[kind][0]().items():  # all packages imported, all pools there
+    for name, raw in FORMATS[kind][0]().items():  # Import all packages and start thread pools.
         path = Path(folder) / f"first{name}"
         path.write_bytes(raw)
         outcome(path, 0)
         path.unlink()
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + 2 * MEMORY, size + 2 * MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (size + 2 * MAX_MEMORY, size + 2 * MAX_MEMORY))
     while (job := jobs.get()) is not None:
         number, name = job
         path = Path(folder) / name
         reset_peak()
-        before, started = peak(), time.perf_counter()
-        word, said = outcome(path, number)
+        before, start = peak_memory(), time.perf_counter()
+        result, message = outcome(path, number)
         child = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-        if child > MEMORY + 2**28:  # the limit, and the packages
-            word, said = "finding", f"{child / 2**20:.0f} MiB of memory in a child process"
-        answers.put((number, word, said, time.perf_counter() - started, peak() - before))
+        if child > MAX_MEMORY + 2**28:  # limit plus packages
+            result, message = "failure", f"{child / 2**20:.0f} MiB of memory in a child process"
+        answers.put((number, result, message, time.perf_counter() - start, peak_memory() - before))
 
 
 class Readers:
-    """A process that reads, and another one when it has crashed or hangs."""
+    """A process that reads files, restarted after crashes and hangs."""
 
     def __init__(self, kind: str, folder: str, seconds: float):
         self.kind, self.folder, self.seconds = kind, folder, seconds
@@ -642,6 +667,7 @@ class Readers:
         self.start()
 
     def start(self) -> None:
+        """Start a new process."""
         self.jobs, self.answers = self.context.Queue(), self.context.Queue()
         arguments = (self.kind, self.jobs, self.answers, self.folder)
         self.process = self.context.Process(target=worker, args=arguments, daemon=True)
@@ -649,30 +675,34 @@ class Readers:
         self.fresh = True
 
     def read(self, number: int, name: str) -> tuple[str, str, float, int]:
+        """Read one file; return outcome, message, seconds and memory."""
         self.jobs.put((number, name))
-        ended = time.monotonic() + self.seconds + 60.0 * self.fresh  # packages are imported first
+        deadline = (
+            time.monotonic() + self.seconds + 60.0 * self.fresh
+        )  # The first file includes imports.
         self.fresh = False
-        while time.monotonic() < ended:
+        while time.monotonic() < deadline:
             try:
                 return self.answers.get(timeout=0.5)[1:]
             except queue.Empty:
                 if not self.process.is_alive():
-                    said = f"the process died with exit code {self.process.exitcode}"
+                    message = f"the process died with exit code {self.process.exitcode}"
                     self.start()
-                    return "finding", said, 0.0, 0
+                    return "failure", message, 0.0, 0
         self.process.kill()
         self.start()
-        return "finding", f"no answer within {self.seconds:g} s", self.seconds, 0
+        return "failure", f"no answer within {self.seconds:g} s", self.seconds, 0
 
     def close(self) -> None:
+        """Stop the process."""
         self.jobs.put(None)
         self.process.join(10)
         self.process.kill()
 
 
 def run(kind: str, count: int, seed: int, seconds: float, keep: Path | None) -> dict[str, Any]:
-    """One format: counts of outcomes, the slowest input, the most memory, and the findings."""
-    words: Counter[str] = Counter()
+    """Run one format; return counts, the slowest input, peak memory and failures."""
+    counts: Counter[str] = Counter()
     findings: list[dict[str, str]] = []
     slowest, most = ("", 0.0), ("", 0)
     with tempfile.TemporaryDirectory() as folder:
@@ -681,64 +711,69 @@ def run(kind: str, count: int, seed: int, seconds: float, keep: Path | None) -> 
         for number, (name, raw) in enumerate(inputs(kind, count, seed, trace)):
             path = Path(folder) / name
             path.write_bytes(raw)
-            word, said, took, memory = readers.read(number, name)
-            if memory > MEMORY:
-                word, said = "finding", f"{memory / 2**20:.0f} MiB of memory"
+            result, message, seconds_taken, memory = readers.read(number, name)
+            if memory > MAX_MEMORY:
+                result, message = "failure", f"{memory / 2**20:.0f} MiB of memory"
             if Path(trace).exists():
-                word, said = "finding", "it ran code"
+                result, message = "failure", "code of the file was executed"
                 Path(trace).unlink()
-            words[word] += 1
-            if word == "finding":
-                findings.append({"input": name, "seed": str(seed), "what": said})
+            counts[result] += 1
+            if result == "failure":
+                findings.append({"input": name, "seed": str(seed), "what": message})
                 if keep is not None:
                     (keep / f"{kind}-{seed}-{name}").write_bytes(raw)
-            slowest = max(slowest, (name, took), key=lambda pair: pair[1])
+            slowest = max(slowest, (name, seconds_taken), key=lambda pair: pair[1])
             most = max(most, (name, memory), key=lambda pair: pair[1])
             path.unlink()
         readers.close()
     return {
-        "inputs": sum(words.values()),
-        "read": words.pop("read", 0),
-        "findings": words.pop("finding", 0),
-        "refused": dict(words),
+        "inputs": sum(counts.values()),
+        "read": counts.pop("read", 0),
+        "findings": counts.pop("failure", 0),
+        "refused": dict(counts),
         "slowest": {"input": slowest[0], "seconds": round(slowest[1], 3)},
         "most memory": {"input": most[0], "MiB": round(most[1] / 2**20, 1)},
         "found": findings[:50],
     }
 
 
-def shares(total: int) -> dict[str, int]:
-    whole = sum(share for _, share in FORMATS.values())
-    return {kind: max(1, total * share // whole) for kind, (_, share) in FORMATS.items()}
+def inputs_per_format(total: int) -> dict[str, int]:
+    """Distribute the inputs over the formats."""
+    weights = sum(weight for _, weight in FORMATS.values())
+    return {kind: max(1, total * weight // weights) for kind, (_, weight) in FORMATS.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=60.0, help="that one input may take")
+    parser.add_argument("--seconds", type=float, default=60.0, help="time limit per input")
     parser.add_argument("--only", choices=list(FORMATS), help="one format")
-    parser.add_argument("--keep", type=Path, help="folder for inputs that are findings")
+    parser.add_argument("--keep", type=Path, help="folder for inputs that fail")
     parser.add_argument("--record", type=Path, help="file for the record")
-    given = parser.parse_args()
-    if given.keep:
-        given.keep.mkdir(parents=True, exist_ok=True)
-    counts = shares(given.inputs) if given.only is None else {given.only: given.inputs}
+    options = parser.parse_args()
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+    counts = (
+        inputs_per_format(options.inputs)
+        if options.only is None
+        else {options.only: options.inputs}
+    )
     record: dict[str, Any] = {"command": " ".join(["benchmarks/fuzz.py", *sys.argv[1:]])}
     record["formats"] = {}
     for kind, count in counts.items():
-        begun = time.perf_counter()
-        found = run(kind, count, given.seed, given.seconds, given.keep)
-        record["formats"][kind] = found
-        shown = {k: v for k, v in found.items() if k != "found"}
-        print(f"{kind}: {shown} in {time.perf_counter() - begun:.0f} s", flush=True)
-        for one in found["found"]:
-            print("   ", one, flush=True)
-    record["inputs"] = sum(found["inputs"] for found in record["formats"].values())
-    record["findings"] = sum(found["findings"] for found in record["formats"].values())
-    print(f"{record['inputs']} inputs, {record['findings']} findings")
-    if given.record:
-        given.record.write_text(json.dumps(record, indent=1) + "\n")
+        start = time.perf_counter()
+        result = run(kind, count, options.seed, options.seconds, options.keep)
+        record["formats"][kind] = result
+        shown = {k: v for k, v in result.items() if k != "found"}
+        print(f"{kind}: {shown} in {time.perf_counter() - start:.0f} s", flush=True)
+        for failure in result["found"]:
+            print("   ", failure, flush=True)
+    record["inputs"] = sum(result["inputs"] for result in record["formats"].values())
+    record["findings"] = sum(result["findings"] for result in record["formats"].values())
+    print(f"{record['inputs']} inputs, {record['findings']} failures")
+    if options.record:
+        options.record.write_text(json.dumps(record, indent=1) + "\n")
     sys.exit(bool(record["findings"]))
 
 

@@ -1,10 +1,10 @@
-"""GSPPCA beside bare products, thin SVDs and plain VEM, in one run.
+"""Compare GSPPCA with matrix products, thin SVDs and plain variational EM.
 
-    python -m benchmarks.gsppca            # a minute or two
+    python -m benchmarks.gsppca            # one to two minutes
 
-Times are the best of several, on the threads BLAS takes by default; what counts are the ratios.
-Golub's table is read from the folder PROSPARSE_DATA; without it a simulated 38 x 3051 table
-stands in.
+Times are the shortest of several, with the default BLAS threads; compare the ratios. The data of
+Golub et al. are read from the folder PROSPARSE_DATA; without the file, 38 x 3051 data are
+simulated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from prosparse.models.gsppca.model import init
 from prosparse.numerics.spectrum import spectrum
 
 
-def best(f, repeats=7):
+def shortest_time(f, repeats=7):
+    """Return the shortest wall time."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -36,6 +37,7 @@ def best(f, repeats=7):
 
 
 def golub():
+    """Return a label and the data of Golub et al., or simulated data of the same shape."""
     folder = os.environ.get("PROSPARSE_DATA")
     path = Path(folder or ".") / "golub_leukemia_38x3051.npz"
     if path.exists():
@@ -45,7 +47,7 @@ def golub():
 
 
 class PlainVEM:
-    """[MBL16] as printed (misprints mended): u and alpha, one re-estimation each per pass."""
+    """Algorithm of [MBL16] with misprints corrected: one update of u and alpha per iteration."""
 
     def __init__(self, X, d):
         self.X, self.d = X, d
@@ -57,6 +59,7 @@ class PlainVEM:
         self.S_sum = np.zeros((d, d))
 
     def step(self):
+        """Run one iteration and return the bound."""
         X, d, c = self.X, self.d, 1 / self.sigma2
         n, p = X.shape
         U = self.u[:, None]
@@ -81,25 +84,28 @@ class PlainVEM:
         return bound
 
 
-def trajectory(X, d, accelerated, passes):
+def bound_path(X, d, accelerated, max_iter):
+    """Return the bounds of GSPPCA with or without acceleration."""
     op = DenseOperator(X)
     start = to_factor_state(init(spectrum(op), d), op)
     run = iterate(
         make_factor_step(op, X.shape[0]),
         start,
-        max_iter=passes,
+        max_iter=max_iter,
         tol=0.0,
         accelerator=over_factors(start, op.xp) if accelerated else None,
     )
     return np.array(run.bounds)
 
 
-def passes_within(bounds, limit, tolerance=1e-6):
+def iterations_to(bounds, limit, tolerance=1e-6):
+    """Return the number of iterations until the bound is within tolerance of its limit."""
     inside = np.flatnonzero(bounds >= limit - tolerance * abs(limit))
     return str(inside[0] + 1) if inside.size else f"> {bounds.size}"
 
 
-def iteration_against_products():
+def compare_iteration_with_products():
+    """Compare one iteration with two products with X."""
     X, _, _ = make_globally_sparse(1000, 5000, n_components=20, n_informative=200, random_state=0)
     X -= X.mean(axis=0)
     op = DenseOperator(X)
@@ -108,32 +114,39 @@ def iteration_against_products():
         state = step(state)
     F = np.ascontiguousarray(spectrum(op).directions(20))
     step(state), X.T @ (X @ F)
-    rounds = [(best(lambda: step(state), 5), best(lambda: X.T @ (X @ F), 5)) for _ in range(4)]
+    rounds = [
+        (shortest_time(lambda: step(state), 5), shortest_time(lambda: X.T @ (X @ F), 5))
+        for _ in range(4)
+    ]
     ours, products = (min(times) for times in zip(*rounds, strict=True))
     print(f"1000 x 5000, d = 20: one iteration {1e3 * ours:.1f} ms,")
-    print(f"  the two products X F and X'Y {1e3 * products:.1f} ms: ratio {ours / products:.2f}")
+    print(f"  two products, X F and X'Y, {1e3 * products:.1f} ms: ratio {ours / products:.2f}")
 
 
-def whole_fit_against_svd():
+def compare_fit_with_svd():
+    """Compare a complete fit with a thin SVD."""
     name, X = golub()
     centred = X - X.mean(axis=0)
     model = GSPPCA(n_components=30).fit(X)
     rounds = [
         (
-            best(lambda: GSPPCA(n_components=30).fit(X), 3),
-            best(lambda: np.linalg.svd(centred, full_matrices=False), 10),
+            shortest_time(lambda: GSPPCA(n_components=30).fit(X), 3),
+            shortest_time(lambda: np.linalg.svd(centred, full_matrices=False), 10),
         )
         for _ in range(8)
     ]
     ours, svd = (min(times) for times in zip(*rounds, strict=True))
     ratios = sorted(fit / thin for fit, thin in rounds)
-    print(f"{name}, d = 30: whole fit {ours:.3f} s ({model.n_iter_} passes and the evidence of")
+    print(
+        f"{name}, d = 30: complete fit {ours:.3f} s ({model.n_iter_} iterations and the evidence of"
+    )
     print(f"  {model.cardinalities_.size} cardinalities), thin SVD {1e3 * svd:.2f} ms:", end=" ")
     print(f"ratio {ours / svd:.1f}, in single rounds {ratios[0]:.1f} to {ratios[-1]:.1f};")
-    print(f"  the authors' R program: 117 s, {117 / ours:.0f} times as long")
+    print(f"  R program of the authors: 117 s, {117 / ours:.0f} times as long")
 
 
-def passes_to_the_limit():
+def compare_iterations():
+    """Print the numbers of iterations to convergence."""
     name, X = golub()
     X = X - X.mean(axis=0)
     intro = make_globally_sparse(
@@ -141,34 +154,35 @@ def passes_to_the_limit():
     ).X
     cases = [("50 x 500, d = 5", intro - intro.mean(axis=0), 5)]
     cases += [(f"{name}, d = {d}", X, d) for d in (10, 30)]
-    print("passes over the data until the bound is within 1e-6 (relative) of its limit:")
-    print(f"  {'':26s}{'ours':>10s}{'not accelerated':>18s}{'plain VEM':>12s}")
-    for label, table, d in cases:
-        ours, slow = trajectory(table, d, True, 500), trajectory(table, d, False, 1500)
-        plain = PlainVEM(table, d)
+    print("iterations until the bound is within 1e-6 (relative) of its limit:")
+    print(f"  {'':26s}{'GSPPCA':>10s}{'not accelerated':>18s}{'plain VEM':>12s}")
+    for label, X, d in cases:
+        ours, slow = bound_path(X, d, True, 500), bound_path(X, d, False, 1500)
+        plain = PlainVEM(X, d)
         bounds = np.array([plain.step() for _ in range(1500)])
         limit = max(ours.max(), slow.max(), bounds.max())
-        cells = [passes_within(b, limit) for b in (ours, slow, bounds)]
+        cells = [iterations_to(b, limit) for b in (ours, slow, bounds)]
         print(f"  {label:26s}{cells[0]:>10s}{cells[1]:>18s}{cells[2]:>12s}")
 
 
-def peak_memory():
+def print_peak_memory():
+    """Print the peak memory of a fit."""
     X, _, _ = make_globally_sparse(1000, 5000, n_components=20, n_informative=200, random_state=0)
     tracemalloc.start()
     GSPPCA(n_components=20).fit(X)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     print(
-        f"1000 x 5000, d = 20: peak memory of the whole fit, X included: {1 + peak / X.nbytes:.2f}",
+        f"1000 x 5000, d = 20: peak memory of a fit, including X: {1 + peak / X.nbytes:.2f}",
         end="",
     )
-    print(f" times X ({peak / 2**20:.0f} MiB beside the {X.nbytes / 2**20:.0f} MiB of X)")
+    print(f" times X ({peak / 2**20:.0f} MiB in addition to the {X.nbytes / 2**20:.0f} MiB of X)")
 
 
 if __name__ == "__main__":
     threads = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
     print(f"{os.cpu_count()} cores, BLAS threads {threads}")
-    iteration_against_products()
-    whole_fit_against_svd()
-    passes_to_the_limit()
-    peak_memory()
+    compare_iteration_with_products()
+    compare_fit_with_svd()
+    compare_iterations()
+    print_peak_memory()

@@ -1,16 +1,16 @@
-"""Panel beside other ways of choosing columns, in one run: time and, where asked, what they give.
+"""Compare Panel with other column selection methods: time or accuracy.
 
-    python -m benchmarks.panel                 # times, a minute or two
-    python -m benchmarks.panel --peers         # packages on the tables of E19, from PROSPARSE_DATA
+    python -m benchmarks.panel                 # times, one to two minutes
+    python -m benchmarks.panel --competing     # packages on the datasets of E19 (PROSPARSE_DATA)
     python -m benchmarks.panel --columns 50    # fewer columns
 
-Times: 200 columns of a table of 200 x 20,000 (50 factors on 5,000 columns), by `Panel`, which also
-judges its panels in held-out rows, and by forward selection component analysis as it is published:
-the residual of every column on every other one, step by step. Best of several, after one that does
-not count, on the threads that BLAS takes by default; what counts is the ratio.
+Times are for 200 columns of 200 x 20,000 data (50 factors on 5,000 columns). `Panel` includes the
+evaluation on held-out rows. Forward selection component analysis is implemented as published, with
+residuals of all columns in each step. Times are the shortest of several after a warm-up, with the
+default BLAS threads; compare the ratios.
 
-Peers, where they are installed: fastcan, skfeature-chappers (NDFS, UDFS, SPEC), spapros (its PCA
-score), scmer. Those of E19 itself are in `papers.competing_selection`.
+Competing packages, if installed: fastcan, skfeature-chappers (NDFS, SPEC), spapros (PCA score) and
+scmer. The methods of E19 are in `papers.competing_selection`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from papers.data import Data
 from papers.panels import (
     FIRST_SEED,
     SIZES,
-    clusters_agree,
-    labelled_tables,
-    neighbours_agree,
-    our_panel,
-    rebuilt,
-    split_of,
+    cluster_agreement,
+    labelled_datasets,
+    neighbour_accuracy,
+    panel_columns,
+    reconstruction_r2,
+    split_rows,
 )
 from prosparse import Panel
 
-MOST_COLUMNS = 2_000  # for peers whose time grows with the square or cube of the columns
+MAX_COLUMNS = 2_000  # limit for methods with quadratic or cubic cost
 
 
-def best(f, repeats):
+def shortest_time(f, repeats):
+    """Return the shortest wall time after a warm-up."""
     f()
     times = []
     for _ in range(repeats):
@@ -49,7 +50,8 @@ def best(f, repeats):
     return min(times)
 
 
-def simulated(n=200, p=20_000, shared=5_000, factors=50):
+def simulate(n=200, p=20_000, shared=5_000, factors=50):
+    """Simulate factors on the first columns."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, p))
     X[:, :shared] += (
@@ -59,47 +61,50 @@ def simulated(n=200, p=20_000, shared=5_000, factors=50):
 
 
 def published_forward_selection(X, count):
-    """Forward selection with the covariances of all columns formed anew in every step."""
+    """Select columns with all covariances recomputed in each step."""
     R = X - X.mean(axis=0)
-    chosen = []
+    selected = []
     for _ in range(count):
         lengths = np.sum(R**2, axis=0)
-        worth = np.zeros(R.shape[1])
+        explained = np.zeros(R.shape[1])
         for start in range(0, R.shape[1], 1_000):
             across = R.T @ R[:, start : start + 1_000]
-            worth[start : start + 1_000] = np.sum(across**2, axis=0)
-        worth = np.where(lengths > 1e-8 * lengths.max(), worth / np.maximum(lengths, 1e-300), -1.0)
-        k = int(np.argmax(worth))
-        chosen.append(k)
+            explained[start : start + 1_000] = np.sum(across**2, axis=0)
+        explained = np.where(
+            lengths > 1e-8 * lengths.max(), explained / np.maximum(lengths, 1e-300), -1.0
+        )
+        k = int(np.argmax(explained))
+        selected.append(k)
         direction = R[:, k] / np.sqrt(lengths[k])
         R = R - np.outer(direction, direction @ R)
-    return chosen
+    return selected
 
 
-def times(columns, repeats):
+def compare_times(columns, repeats):
+    """Print fit times."""
     print(f"BLAS threads {[library['num_threads'] for library in threadpool_info()]}")
-    X = simulated()
+    X = simulate()
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    svd = best(lambda: np.linalg.svd(Z, full_matrices=False), repeats)
-    ours = best(lambda: Panel(columns).fit(X), repeats)
-    few = max(1, columns // 40)
+    svd = shortest_time(lambda: np.linalg.svd(Z, full_matrices=False), repeats)
+    ours = shortest_time(lambda: Panel(columns).fit(X), repeats)
+    n_steps = max(1, columns // 40)
     start = time.perf_counter()
-    published_forward_selection(Z, few)
-    published = (time.perf_counter() - start) * columns / few
+    published_forward_selection(Z, n_steps)
+    published = (time.perf_counter() - start) * columns / n_steps
     start = time.perf_counter()
-    forward_selection(Z, np.ones(Z.shape[1]), few)
-    gram = (time.perf_counter() - start) * columns / few
+    forward_selection(Z, np.ones(Z.shape[1]), n_steps)
+    gram = (time.perf_counter() - start) * columns / n_steps
     print(f"{'':44} seconds  / Panel")
     for name, seconds in (
         ("thin SVD", svd),
-        (f"Panel({columns}), with its judgement in held-out rows", ours),
-        (f"forward selection, published ({few} steps measured)", published),
-        (f"forward selection by X X' ({few} steps measured)", gram),
+        (f"Panel({columns}), with held-out evaluation", ours),
+        (f"forward selection, published ({n_steps} steps timed)", published),
+        (f"forward selection by X X' ({n_steps} steps timed)", gram),
     ):
         print(f"{name:50} {seconds:9.2f} {seconds / ours:8.2f}")
 
 
-def fastcan_columns(Z, spread, count):
+def fastcan_columns(Z, column_std, count):
     from fastcan import FastCan
 
     _, s, V = np.linalg.svd(Z, full_matrices=False)
@@ -110,43 +115,43 @@ def fastcan_columns(Z, spread, count):
 
 
 def skfeature_columns(method):
-    def chooser(Z, spread, count):
+    def select(Z, column_std, count):
         from skfeature.utility import construct_W
 
-        some = np.argsort(-np.var(Z * spread, axis=0), kind="stable")[:MOST_COLUMNS]
-        X = Z[:, some]
+        subset = np.argsort(-np.var(Z * column_std, axis=0), kind="stable")[:MAX_COLUMNS]
+        X = Z[:, subset]
         W = construct_W.construct_W(X, neighbor_mode="knn", weight_mode="binary", k=5)
         if method == "SPEC":
             from skfeature.function.similarity_based import SPEC
 
-            return some[np.argsort(-SPEC.spec(X, W=W, style=0))[:count]]
+            return subset[np.argsort(-SPEC.spec(X, W=W, style=0))[:count]]
         from skfeature.function.sparse_learning_based import NDFS
         from skfeature.utility.sparse_learning import feature_ranking
 
-        return some[feature_ranking(NDFS.ndfs(X, W=W, n_clusters=5))[:count]]
+        return subset[feature_ranking(NDFS.ndfs(X, W=W, n_clusters=5))[:count]]
 
-    return chooser
+    return select
 
 
-def spapros_columns(Z, spread, count):
+def spapros_columns(Z, column_std, count):
     import anndata
     import spapros
 
-    table = anndata.AnnData(Z * spread)
-    found = spapros.se.select_pca_genes(table, count, inplace=False)
-    return np.argsort(-found["selection_score"].to_numpy(), kind="stable")[:count]
+    annotated = anndata.AnnData(Z * column_std)
+    scores = spapros.se.select_pca_genes(annotated, count, inplace=False)
+    return np.argsort(-scores["selection_score"].to_numpy(), kind="stable")[:count]
 
 
-def scmer_columns(Z, spread, count):
+def scmer_columns(Z, column_std, count):
     import scmer
 
-    some = np.argsort(-np.var(Z * spread, axis=0), kind="stable")[:500]
-    model = scmer.UmapL1.tune(count, X=Z[:, some], perplexity=10.0, verbosity=0)
-    return some[np.flatnonzero(model.get_mask())][:count]
+    subset = np.argsort(-np.var(Z * column_std, axis=0), kind="stable")[:500]
+    model = scmer.UmapL1.tune(count, X=Z[:, subset], perplexity=10.0, verbosity=0)
+    return subset[np.flatnonzero(model.get_mask())][:count]
 
 
-PEERS = {
-    "Panel": our_panel,
+METHODS = {
+    "Panel": panel_columns,
     "fastcan": fastcan_columns,
     "skfeature SPEC": skfeature_columns("SPEC"),
     "skfeature NDFS": skfeature_columns("NDFS"),
@@ -155,30 +160,35 @@ PEERS = {
 }
 
 
-def peers(splits):
-    tables = labelled_tables(Data())
-    print(f"{'':18} R2, nearest neighbours, clusters at {SIZES} columns")
-    for name, chooser in PEERS.items():
+def compare_accuracy(splits):
+    """Print the measures of E19 for competing packages."""
+    datasets = labelled_datasets(Data())
+    print(f"{'':18} R2, nearest-neighbour accuracy, cluster agreement at {SIZES} columns")
+    for name, select in METHODS.items():
         values, reason, start = [], None, time.perf_counter()
-        for table in tables.values():
+        for dataset in datasets.values():
             for k in range(splits):
-                split = split_of(table, FIRST_SEED + k)
+                split = split_rows(dataset, FIRST_SEED + k)
                 try:
-                    order = chooser(split.train, split.spread, min(200, split.train.shape[1]))
-                except Exception as error:  # whatever another package does
+                    order = select(split.train, split.column_std, min(200, split.train.shape[1]))
+                except Exception as error:  # Report failures of competing packages.
                     reason = f"{type(error).__name__}: {str(error)[:80]}"
                     break
-                cut = [order[:size] for size in SIZES]
+                panels = [order[:size] for size in SIZES]
                 values.append(
                     [
-                        (rebuilt(split, c), neighbours_agree(split, c), clusters_agree(split, c))
-                        for c in cut
+                        (
+                            reconstruction_r2(split, c),
+                            neighbour_accuracy(split, c),
+                            cluster_agreement(split, c),
+                        )
+                        for c in panels
                     ]
                 )
             if reason:
                 break
         if reason:
-            print(f"{name:18} not measured: {reason}")
+            print(f"{name:18} failed: {reason}")
             continue
         means = np.mean(values, axis=0).T
         print(
@@ -192,11 +202,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--columns", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--competing", action="store_true")
     parser.add_argument("--splits", type=int, default=2)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    if arguments.peers:
-        peers(arguments.splits)
+    if arguments.competing:
+        compare_accuracy(arguments.splits)
     else:
-        times(arguments.columns, arguments.repeats)
+        compare_times(arguments.columns, arguments.repeats)

@@ -1,11 +1,10 @@
-"""Every estimator on random tables for as long as wished: what came of it, as a record.
+"""Fit all estimators to random data with random parameters, and record the outcomes.
 
     python -m benchmarks.reliability --seconds 3600 --output docs/reliability
 
-tries tables and parameters as the property tests do (`tests/properties`), goes on after a failure,
-and writes ``properties.json``: for every estimator the examples tried, the valid fits, the refusals
-by type, and every distinct failure with the first example of it. Other parts of the record (faults,
-fuzzing, mutation) are other files of that folder, each with ``part`` and ``rows``.
+The examples are those of the property tests (`tests/properties`). The run continues after failures
+and writes ``properties.json``: for each estimator the number of examples, valid fits and errors by
+type, and each distinct failure with its first example.
 """
 
 from __future__ import annotations
@@ -29,90 +28,95 @@ from properties.checks import OUTCOMES, outcome
 from properties.estimators import PARAMETERS, estimators
 from properties.tables import build, response, specs
 
-LONGEST = 60  # seconds for one example; a fit that takes more may never end
-BATCH = 100  # examples between two looks at the clock
+MAX_SECONDS = 60  # time limit of one example
+BATCH_SIZE = 100  # examples between two checks of the time
 
 
 def signature(error: BaseException) -> str:
-    """Failures with the same one are counted as one: the error and the line it came from."""
-    trace, place = error.__traceback__, ""
+    """Return the error and its line, which identify distinct failures."""
+    trace, location = error.__traceback__, ""
     while trace is not None:
         file = Path(trace.tb_frame.f_code.co_filename)
         if "prosparse" in file.parts or "properties" in file.parts:
-            place = f"{file.name}:{trace.tb_lineno}"
+            location = f"{file.name}:{trace.tb_lineno}"
         trace = trace.tb_next
-    words = re.sub(r"[-+]?\d[-+\d.e]*|\[.*", "#", " ".join(str(error).split()))
-    return f"{type(error).__name__} at {place}: {words[:90]}"
+    message = re.sub(r"[-+]?\d[-+\d.e]*|\[.*", "#", " ".join(str(error).split()))
+    return f"{type(error).__name__} at {location}: {message[:90]}"
 
 
-def give_up(number: int, frame: Any) -> None:
-    raise TimeoutError(f"no end after {LONGEST} seconds")
+def raise_timeout(number: int, frame: Any) -> None:
+    """Handle SIGALRM."""
+    raise TimeoutError(f"The fit exceeded {MAX_SECONDS} seconds.")
 
 
-def hunt(name: str, seconds: float, first_seed: int) -> dict[str, Any]:
-    """Examples for one estimator until the time is over."""
+def run_examples(name: str, seconds: float, first_seed: int) -> dict[str, Any]:
+    """Run examples of one estimator until the time limit."""
     failures: Counter[str] = Counter()
     first: dict[str, str] = {}
     OUTCOMES.pop(name, None)
-    began, batch = time.perf_counter(), 0
+    start, batch = time.perf_counter(), 0
 
     def check(estimator: Any, spec: Any, exponent: int) -> None:
         try:
-            signal.alarm(LONGEST)
+            signal.alarm(MAX_SECONDS)
             outcome(estimator, build(spec), response(spec, exponent, name))
             signal.alarm(0)
         except Exception as error:
-            what = signature(error)
-            failures[what] += 1
-            first.setdefault(what, f"{estimator!r} on {spec!r}, exponent of y {exponent}")
+            failure = signature(error)
+            failures[failure] += 1
+            first.setdefault(failure, f"{estimator!r} on {spec!r}, exponent of y {exponent}")
 
-    wishes = settings(
-        max_examples=BATCH,
+    options = settings(
+        max_examples=BATCH_SIZE,
         deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    while time.perf_counter() - began < seconds:
+    while time.perf_counter() - start < seconds:
         examples = given(estimators(name), specs(200), st.integers(-150, 150))(check)
-        seed(first_seed + batch)(wishes(examples))()
+        seed(first_seed + batch)(options(examples))()
         batch += 1
-    ends = OUTCOMES.get(name, Counter())
+    outcomes = OUTCOMES.get(name, Counter())
     return {
         "estimator": name,
         "seed": first_seed,
-        "examples": sum(ends.values()) + sum(failures.values()),
-        "valid": ends.pop("valid", 0),
-        "refused": dict(ends.most_common()),
+        "examples": sum(outcomes.values()) + sum(failures.values()),
+        "valid": outcomes.pop("valid", 0),
+        "refused": dict(outcomes.most_common()),
         "failed": sum(failures.values()),
         "failures": [{"what": k, "times": n, "first": first[k]} for k, n in failures.most_common()],
-        "seconds": round(time.perf_counter() - began),
+        "seconds": round(time.perf_counter() - start),
     }
 
 
-def write(place: Path, rows: list[dict[str, Any]]) -> None:
-    """The record, with the rows of estimators that were not run now as they were."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    before = json.loads(place.read_text())["rows"] if place.exists() else []
-    known = {row["estimator"]: row for row in [*before, *rows]}
-    record = {"part": "properties", "rows": [known[name] for name in PARAMETERS if name in known]}
-    place.write_text(json.dumps(record, indent=1) + "\n")
+def write_record(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Update the rows of the record; rows of other estimators are unchanged."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = json.loads(path.read_text())["rows"] if path.exists() else []
+    by_name = {row["estimator"]: row for row in [*before, *rows]}
+    record = {
+        "part": "properties",
+        "rows": [by_name[name] for name in PARAMETERS if name in by_name],
+    }
+    path.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="for all estimators together")
+    parser.add_argument("--seconds", type=float, default=60.0, help="total time for all estimators")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=list(PARAMETERS))
     parser.add_argument("--output", type=Path, help="folder of the record")
-    wish = parser.parse_args()
-    signal.signal(signal.SIGALRM, give_up)
+    options = parser.parse_args()
+    signal.signal(signal.SIGALRM, raise_timeout)
     rows = []
-    for name in wish.only:
-        row = hunt(name, wish.seconds / len(wish.only), wish.seed)
+    for name in options.only:
+        row = run_examples(name, options.seconds / len(options.only), options.seed)
         rows.append(row)
         print(
-            f"{name:15} {row['examples']:6} tried, {row['valid']:6} valid, {row['failed']} failed",
+            f"{name:15} {row['examples']:6} examples, {row['valid']:6} valid, "
+            f"{row['failed']} failed",
             flush=True,
         )
         for failure in row["failures"]:
@@ -120,8 +124,8 @@ def main() -> None:
                 f"    {failure['times']:4} x {failure['what']}\n           {failure['first']}",
                 flush=True,
             )
-    if wish.output:
-        write(wish.output / "properties.json", rows)
+    if options.output:
+        write_record(options.output / "properties.json", rows)
 
 
 if __name__ == "__main__":

@@ -97,8 +97,8 @@ and no partial file may remain.
 
 def endurance(record: dict[str, Any]) -> str:
     drift = [
-        (name, number(one["steps"]), number(one["largest fall, as a share"]))
-        + ("yes" if one["finite"] else "**no**", number(one["departure of the components"]))
+        (name, number(one["steps"]), number(one["largest relative decrease"]))
+        + ("yes" if one["finite"] else "**no**", number(one["norm error"]))
         for name, one in record["drift"].items()
     ]
     names = ["loop", "forced iterations", "largest decrease", "finite", "norm error"]

@@ -1,12 +1,13 @@
-"""SpinyClassifier beside its peers, on one thread: python -m benchmarks.spinyclassifier
+"""Compare SpinyClassifier with competing methods: python -m benchmarks.spinyclassifier
 
-1. Ten simulated designs: log loss on 2000 new rows and F-score of the chosen variables, beside
-   scikit-learn's LogisticRegressionCV with an l1 penalty, and abess where it is installed.
-2. scikit-learn's breast cancer data: the same, by repeated cross-validation.
-3. Labels that have nothing to do with the table: how often anything is chosen.
+All methods run on one thread.
 
-Nothing here was fitted to these draws: seeds from 1000 on are judged. Seeds below 1000
-(``--first 0``) were looked at while the method was written.
+1. Ten simulated designs: log loss on 2000 test rows and F-score of the selected variables, compared
+   with l1-penalised LogisticRegressionCV of scikit-learn, and abess if installed.
+2. Breast cancer data of scikit-learn: log loss and accuracy by repeated cross-validation.
+3. Labels independent of the data: proportion of datasets with any selected variable.
+
+Seeds from 1000 are independent test simulations; smaller seeds were used in development.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from prosparse.metrics import support_f_score
 
 
 class Design(NamedTuple):
-    """A table whose columns i and j are correlated by ``correlation ** |i - j|``."""
+    """Parameters of a simulation; columns i and j have correlation ``correlation ** |i - j|``."""
 
     n: int
     p: int
-    true: int  # variables
+    n_true: int  # number of true variables
     correlation: float
-    size: float  # of their coefficients, of either sign
+    size: float  # absolute value of their coefficients
     intercept: float = 0.0
 
 
@@ -53,42 +54,44 @@ DESIGNS = [
     Design(500, 1000, 10, 0.5, 1.0),
     Design(200, 1000, 5, 0.9, 2.0),
 ]
-NEW_ROWS = 2000
+N_TEST = 2000
 
 
-def drawn(design: Design, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows to fit and new ones, their classes, and the coefficients."""
+def simulate(design: Design, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return training and test rows, their classes, and the coefficients."""
     rng = np.random.default_rng(seed)
-    n, p, rho = design.n + NEW_ROWS, design.p, design.correlation
+    n, p, rho = design.n + N_TEST, design.p, design.correlation
     X = rng.standard_normal((n, p))
     for j in range(1, p if rho else 0):
         X[:, j] = rho * X[:, j - 1] + np.sqrt(1.0 - rho**2) * X[:, j]
     coef = np.zeros(p)
-    places = rng.permutation(p)[: design.true]
-    coef[places] = design.size * rng.choice([-1.0, 1.0], design.true)
+    positions = rng.permutation(p)[: design.n_true]
+    coef[positions] = design.size * rng.choice([-1.0, 1.0], design.n_true)
     classes = rng.random(n) < expit(design.intercept + X @ coef)
     return X, classes.astype(int), coef
 
 
-class Chosen(NamedTuple):
-    """What a method makes of a table."""
+class Fit(NamedTuple):
+    """Predictions and selected variables of a method."""
 
-    probability: np.ndarray  # of the second class, of new rows
+    probability: np.ndarray  # of the second class, for test rows
     support: np.ndarray
 
 
-Method = Callable[[np.ndarray, np.ndarray, np.ndarray], Chosen]
+Method = Callable[[np.ndarray, np.ndarray, np.ndarray], Fit]
 
 
-def ours(choose: str) -> Method:
-    def fit(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Chosen:
-        model = SpinyClassifier(selection_rule=choose).fit(X, y)
-        return Chosen(model.predict_proba(new)[:, 1], model.support_)
+def fit_spiny(selection_rule: str) -> Method:
+    """Return the fit function of SpinyClassifier."""
+
+    def fit(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Fit:
+        model = SpinyClassifier(selection_rule=selection_rule).fit(X, y)
+        return Fit(model.predict_proba(new)[:, 1], model.support_)
 
     return fit
 
 
-def lasso(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Chosen:
+def fit_lasso(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Fit:
     scaler = StandardScaler().fit(X)
     model = LogisticRegressionCV(
         Cs=20,
@@ -99,50 +102,59 @@ def lasso(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Chosen:
         use_legacy_attributes=False,
         random_state=0,
     ).fit(scaler.transform(X), y)
-    return Chosen(model.predict_proba(scaler.transform(new))[:, 1], model.coef_[0] != 0)
+    return Fit(model.predict_proba(scaler.transform(new))[:, 1], model.coef_[0] != 0)
 
 
-def subset(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Chosen:
+def fit_abess(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Fit:
     from abess import LogisticRegression
 
     scaler = StandardScaler().fit(X)
     model = LogisticRegression().fit(scaler.transform(X), y)
     probability = model.predict_proba(scaler.transform(new))[:, 1]
-    return Chosen(probability, np.ravel(model.coef_) != 0)
+    return Fit(probability, np.ravel(model.coef_) != 0)
 
 
 def methods() -> dict[str, Method]:
-    found = {"ours": ours("f-score"), "ours, map": ours("map"), "l1, CV": lasso}
+    """Return the fit functions by name."""
+    estimators = {
+        "Spiny, f-score": fit_spiny("f-score"),
+        "Spiny, map": fit_spiny("map"),
+        "l1, CV": fit_lasso,
+    }
     try:
         import abess  # noqa: F401
     except ImportError:
-        print("abess is not installed, and left out")
+        print("omitted because not installed: abess")
     else:
-        found["abess"] = subset
-    return found
+        estimators["abess"] = fit_abess
+    return estimators
 
 
 def loss(y: np.ndarray, probability: np.ndarray) -> float:
+    """Return the log loss with clipped probabilities."""
     return float(log_loss(y, np.clip(probability, 1e-6, 1.0 - 1e-6), labels=[0, 1]))
 
 
-def simulated(first: int, draws: int) -> None:
+def compare_on_simulations(first: int, n_datasets: int) -> None:
+    """Print log loss, F-score and number of variables by design."""
     compared = methods()
     print(f"{'':34s}" + "".join(f"{name:>22s}" for name in compared))
     print(f"{'n x p, true, correlation, size':34s}" + f"{'log loss':>12s}{'F':>5s}{'q':>5s}" * 4)
     total: dict[str, list[np.ndarray]] = {name: [] for name in compared}
     for number, design in enumerate(DESIGNS):
         rows: dict[str, list[tuple[float, ...]]] = {name: [] for name in compared}
-        for draw in range(draws):
-            X, y, coef = drawn(design, first + 100 * number + draw)
+        for index in range(n_datasets):
+            X, y, coef = simulate(design, first + 100 * number + index)
             for name, fit in compared.items():
                 start = time.process_time()
-                found = fit(X[: design.n], y[: design.n], X[design.n :])
+                fitted = fit(X[: design.n], y[: design.n], X[design.n :])
                 seconds = time.process_time() - start
-                score = support_f_score(coef != 0, found.support)
-                chosen = float(found.support.sum())
-                rows[name].append((loss(y[design.n :], found.probability), score, chosen, seconds))
-        label = f"{design.n} x {design.p}, {design.true}, {design.correlation}, {design.size}"
+                score = support_f_score(coef != 0, fitted.support)
+                n_selected = float(fitted.support.sum())
+                rows[name].append(
+                    (loss(y[design.n :], fitted.probability), score, n_selected, seconds)
+                )
+        label = f"{design.n} x {design.p}, {design.n_true}, {design.correlation}, {design.size}"
         line = f"{label:34s}"
         for name in compared:
             mean = np.mean(rows[name], axis=0)
@@ -155,49 +167,54 @@ def simulated(first: int, draws: int) -> None:
         line += f"{mean[0]:12.3f}{mean[1]:5.2f}{mean[2]:5.1f}"
     print(line)
     times = ", ".join(f"{name} {np.mean(total[name], axis=0)[3]:.2f}" for name in compared)
-    print(f"processor seconds of a fit: {times}")
+    print(f"processor seconds per fit: {times}")
 
 
-def breast_cancer(repeats: int) -> None:
+def compare_on_breast_cancer(repeats: int) -> None:
+    """Print cross-validated log loss, accuracy and number of variables."""
     data = load_breast_cancer()
     folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=repeats, random_state=0)
     print(f"\nbreast cancer, {repeats} x 5 folds: log loss, accuracy, variables")
     for name, fit in methods().items():
         rows: list[tuple[float, ...]] = []
         for train, test in folds.split(data.data, data.target):
-            found = fit(data.data[train], data.target[train], data.data[test])
-            right = np.mean((found.probability > 0.5) == data.target[test])
-            rows.append((loss(data.target[test], found.probability), right, found.support.sum()))
+            fitted = fit(data.data[train], data.target[train], data.data[test])
+            accuracy = np.mean((fitted.probability > 0.5) == data.target[test])
+            test_loss = loss(data.target[test], fitted.probability)
+            rows.append((test_loss, accuracy, fitted.support.sum()))
         mean = np.mean(rows, axis=0)
         print(f"{name:20s}{mean[0]:10.4f}{mean[1]:10.4f}{mean[2]:10.1f}", flush=True)
 
 
-def of_noise(first: int, draws: int) -> None:
-    print("\nclasses that have nothing to do with the table: draws in which anything is chosen")
+def count_false_selections(first: int, n_datasets: int) -> None:
+    """Print the number of null datasets with any selected variable."""
+    print("\nclasses independent of the data: datasets with any selected variable")
     for n, p in ((100, 20), (200, 200), (200, 1000)):
         counts: dict[str, Any] = dict.fromkeys(("f-score", "map"), 0)
-        for draw in range(draws):
-            rng = np.random.default_rng(first + draw)
+        for index in range(n_datasets):
+            rng = np.random.default_rng(first + index)
             X, y = rng.standard_normal((n, p)), rng.integers(0, 2, n)
-            for choose in counts:
-                model = SpinyClassifier(selection_rule=choose, average=False).fit(X, y)
-                counts[choose] += model.n_selected_ > 0
-        print(f"{n} x {p}: " + ", ".join(f"{name} {c} of {draws}" for name, c in counts.items()))
+            for rule in counts:
+                model = SpinyClassifier(selection_rule=rule, average=False).fit(X, y)
+                counts[rule] += model.n_selected_ > 0
+        print(
+            f"{n} x {p}: " + ", ".join(f"{name} {c} of {n_datasets}" for name, c in counts.items())
+        )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--draws", type=int, default=20, help="of every design")
-    parser.add_argument("--first", type=int, default=1000, help="seed")
-    parser.add_argument("--repeats", type=int, default=4, help="of the cross-validation")
-    parser.add_argument("--noise", type=int, default=100, help="draws of noise")
+    parser.add_argument("--datasets", type=int, default=20, help="number of datasets per design")
+    parser.add_argument("--first", type=int, default=1000, help="first seed")
+    parser.add_argument("--repeats", type=int, default=4, help="repeats of the cross-validation")
+    parser.add_argument("--noise", type=int, default=100, help="number of null datasets")
     parser.add_argument("--only", choices=["simulated", "cancer", "noise"])
     options = parser.parse_args()
-    warnings.simplefilter("ignore")  # of the peers, and of pure noise
+    warnings.simplefilter("ignore")  # Convergence and missing structure are expected.
     with threadpool_limits(1):
         if options.only in (None, "simulated"):
-            simulated(options.first, options.draws)
+            compare_on_simulations(options.first, options.datasets)
         if options.only in (None, "cancer"):
-            breast_cancer(options.repeats)
+            compare_on_breast_cancer(options.repeats)
         if options.only in (None, "noise"):
-            of_noise(options.first, options.noise)
+            count_false_selections(options.first, options.noise)

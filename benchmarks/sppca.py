@@ -1,8 +1,8 @@
-"""SPPCA beside scikit-learn's SparsePCA at equal cardinality: python -m benchmarks.sppca
+"""Compare SPPCA with SparsePCA of scikit-learn at equal cardinality: python -m benchmarks.sppca
 
-One thread, one run. SparsePCA is fitted at its default penalty (times ``--alpha``); SPPCA at the
-penalty, found by bisection outside the clock, that leaves at most as many nonzero loadings. Both
-are judged by the variance of the projection on their loadings (adjusted for correlation).
+SparsePCA is fitted at its default penalty (times ``--alpha``). SPPCA is fitted at the smallest
+penalty with at most as many nonzero loadings; the bisection is not timed. The table shows the
+adjusted explained variance of both on one thread.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ import numpy as np
 from sklearn.decomposition import SparsePCA
 from threadpoolctl import threadpool_limits
 
-from benchmarks.empca import factors
+from benchmarks.empca import simulate_factors
 from prosparse import SPPCA
 from prosparse.metrics import adjusted_explained_variance, cardinality
 
 
-def timed(fit: Callable[[], Any]) -> tuple[Any, float]:
+def time_fit(fit: Callable[[], Any]) -> tuple[Any, float]:
+    """Return the result and its wall time."""
     start = time.perf_counter()
     return fit(), time.perf_counter() - start
 
 
-def penalty_of(X: np.ndarray, nonzeros: int, d: int) -> float:
-    """The smallest penalty, to 1e-4, with at most so many nonzeros."""
+def find_penalty(X: np.ndarray, nonzeros: int, d: int) -> float:
+    """Return the smallest penalty, to 1e-4, with at most the given number of nonzeros."""
     low, high = 0.0, 1.0
     while np.count_nonzero(SPPCA(d, penalty=high).fit(X).components_) > nonzeros:
         low, high = high, 4.0 * high
@@ -41,27 +42,29 @@ def penalty_of(X: np.ndarray, nonzeros: int, d: int) -> float:
 
 
 def compare(X: np.ndarray, d: int, method: str, alpha: float) -> None:
+    """Print both methods for one dataset."""
     n, p = X.shape
-    peer, theirs = timed(lambda: SparsePCA(d, alpha=alpha, method=method, random_state=0).fit(X))
-    penalty = penalty_of(X, int(cardinality(peer.components_).sum()), d)
-    model, ours = min((timed(lambda: SPPCA(d, penalty=penalty).fit(X)) for _ in range(3)), key=last)
-    for name, fitted, seconds in ((f"SparsePCA, {method}", peer, theirs), ("SPPCA", model, ours)):
-        share = adjusted_explained_variance(X, fitted.components_).sum()
+    other, theirs = time_fit(
+        lambda: SparsePCA(d, alpha=alpha, method=method, random_state=0).fit(X)
+    )
+    penalty = find_penalty(X, int(cardinality(other.components_).sum()), d)
+    model, ours = min(
+        (time_fit(lambda: SPPCA(d, penalty=penalty).fit(X)) for _ in range(3)),
+        key=lambda pair: pair[1],
+    )
+    for name, fitted, seconds in ((f"SparsePCA, {method}", other, theirs), ("SPPCA", model, ours)):
+        explained = adjusted_explained_variance(X, fitted.components_).sum()
         nonzeros = int(cardinality(fitted.components_).sum())
-        print(f"{n:5} {p:5}  {name:24} {seconds:10.2f} {nonzeros:9} {share:12.6f}")
+        print(f"{n:5} {p:5}  {name:24} {seconds:10.2f} {nonzeros:9} {explained:12.6f}")
     print(f"             {theirs / ours:.1f} times faster", flush=True)
 
 
 def main(methods: list[str], alpha: float) -> None:
-    print("   n     p  method                      seconds  nonzeros  variance explained")
+    print("   n     p  method                      seconds  nonzeros  explained variance")
     for n, p in ((200, 500), (200, 2000), (200, 5000), (1000, 300)):
-        X = factors(n, p, 0.05, 0)
+        X = simulate_factors(n, p, 0.05, 0)
         for method in methods:
             compare(X, 5, method, alpha)
-
-
-def last(pair: tuple[Any, float]) -> float:
-    return pair[1]
 
 
 if __name__ == "__main__":

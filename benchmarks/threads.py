@@ -1,11 +1,11 @@
-"""Fits on the threads that they choose, on one thread and on all, idle and beside busy processes.
+"""Fit times with automatic, one and all BLAS threads, on an idle and a busy machine.
 
-    python -m benchmarks.threads            # a few minutes on two cores
-    python -m benchmarks.threads --busy 0   # only as the machine is now
+    python -m benchmarks.threads            # minutes on two cores
+    python -m benchmarks.threads --busy 0   # without busy processes
 
-Best of several wall times, the settings in turn. Users set nothing: the first column should never
-be much above the smaller of the other two. Run it on a machine that does nothing else, as the
-line with the number of computing threads says.
+Times are the shortest of several wall times, with alternating settings. The automatic setting
+should not be much slower than the better of the other two. Run this on an idle machine; the first
+line shows the number of other computing threads.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def golub() -> np.ndarray:
 
 
 def cases() -> dict[str, Callable[[], object]]:
+    """Return the fits by name."""
     X = golub()
     large = make_globally_sparse(2000, 1500, n_components=10, n_informative=200, random_state=0).X
     noise = np.random.default_rng(0).standard_normal((300, 300))
@@ -51,7 +52,7 @@ def spin() -> None:
 
 @contextmanager
 def busy(count: int) -> Iterator[None]:
-    """Beside so many processes that compute."""
+    """Run ``count`` processes that keep a core busy."""
     others = [multiprocessing.Process(target=spin, daemon=True) for _ in range(count)]
     for other in others:
         other.start()
@@ -65,34 +66,34 @@ def busy(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def as_libraries_do() -> Iterator[None]:
-    """All the threads that BLAS takes of itself."""
-    ours, parallel._libraries = parallel._libraries, list
+def all_threads() -> Iterator[None]:
+    """Use the default threads of BLAS."""
+    original, parallel._libraries = parallel._libraries, list
     try:
         yield
     finally:
-        parallel._libraries = ours
+        parallel._libraries = original
 
 
 SETTINGS = {
-    "chosen": nullcontext,
+    "automatic": nullcontext,
     "one": lambda: threadpool_limits(1, user_api="blas"),
-    "all": as_libraries_do,
+    "all": all_threads,
 }
 
 
-def compare(fit: Callable[[], object], repeats: int, most: float) -> dict[str, float]:
-    """The best time of every setting, in turn; no more repeats after ``most`` seconds."""
+def compare(fit: Callable[[], object], repeats: int, max_seconds: float) -> dict[str, float]:
+    """Return the shortest time of each setting; stop repeating after ``max_seconds``."""
     best = dict.fromkeys(SETTINGS, np.inf)
-    begun = time.perf_counter()
+    first_start = time.perf_counter()
     for _ in range(repeats):
         for name, setting in SETTINGS.items():
             with setting():
-                time.sleep(0.3)  # threads of the setting before wait for work, and keep a core busy
+                time.sleep(0.3)  # Idle threads of the previous setting spin for a while.
                 start = time.perf_counter()
                 fit()
                 best[name] = min(best[name], time.perf_counter() - start)
-        if time.perf_counter() - begun > most:
+        if time.perf_counter() - first_start > max_seconds:
             break
     return best
 
@@ -101,16 +102,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--busy", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--most", type=float, default=60.0, help="seconds for a row")
+    parser.add_argument("--max-seconds", type=float, default=60.0, help="time limit of a row")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     print(f"{parallel.usable_cores()} cores, others computing: {parallel._others_computing()}")
-    print(f"{'seconds':34s}{'beside':>8s}{'chosen':>9s}{'one':>9s}{'all':>9s}  chosen / best")
+    print(f"{'seconds':34s}{'busy':>8s}{'automatic':>10s}{'one':>9s}{'all':>9s}  automatic / best")
     for name, fit in cases().items():
         for count in options.busy:
             with busy(count):
-                best = compare(fit, options.repeats, options.most)
-            ratio = best["chosen"] / min(best["one"], best["all"])
+                best = compare(fit, options.repeats, options.max_seconds)
+            ratio = best["automatic"] / min(best["one"], best["all"])
             times = "".join(f"{value:9.3f}" for value in best.values())
             print(f"{name:34s}{count:8d}{times}{ratio:15.2f}", flush=True)
 
