@@ -34,6 +34,7 @@ from scipy.linalg.lapack import dpotrf, dtrtri
 
 MIN_NOISE_RATIO = 1e-12  # minimum noise variance relative to y'y / n
 FACTOR_ROUNDING = 1e-14  # relative rounding error of a Cholesky factor
+MIN_EIGENVALUE = 1e-10  # minimum eigenvalue of X'X relative to the largest
 MAX_RATIO_RANGE = 1e12  # maximum ratio of lambda and the diagonal of X'X
 # Tolerances of the log evidence in lambda: in a search, along the path, for the selected model.
 COARSE, FINE, EXACT = 0.1, 1e-4, 1e-9
@@ -325,3 +326,16 @@ def exchange_gains(fit: RegressionFit, additions: Additions, n: float) -> np.nda
     remaining = np.maximum(R - e * e / s, MIN_NOISE_RATIO * fit.R)
     gains: np.ndarray = -0.5 * (n * np.log(remaining / fit.R) + np.log(s * P_ii))
     return gains
+
+
+def pseudo_inverse(G: np.ndarray) -> np.ndarray:
+    """Return the positive semidefinite pseudoinverse of X'X.
+
+    Collinear columns have eigenvalues of the size of rounding errors. A negative eigenvalue shows
+    how large these are.
+    """
+    values, vectors = np.linalg.eigh(G)
+    threshold = max(MIN_EIGENVALUE * float(values[-1]), -10.0 * float(values[0]))
+    positive = values > threshold
+    inverse: np.ndarray = (vectors[:, positive] / values[positive]) @ vectors[:, positive].T
+    return inverse

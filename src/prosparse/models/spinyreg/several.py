@@ -24,7 +24,7 @@ from ...data import Operator
 from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
 from .credible import credible_sets
-from .model import MAX_RATIO_RANGE, MIN_NOISE_RATIO, relative_size
+from .model import MAX_RATIO_RANGE, MIN_NOISE_RATIO, pseudo_inverse, relative_size
 from .stepwise import SearchRules
 
 MAX_SHORTLIST = 1000  # maximum number of variables on a shortlist
@@ -395,7 +395,7 @@ def summarise(
         reason = StopReason.NO_SIGNAL
     weights = SeveralWeights(best.M, best.P, best.sigma2)
     if refit_ols and best.v.size:
-        inverse = np.linalg.pinv(data.G[np.ix_(best.v, best.v)], hermitian=True)
+        inverse = pseudo_inverse(data.G[np.ix_(best.v, best.v)])
         M = inverse @ data.B[best.v]
         remaining = np.maximum(data.yy - (data.B[best.v] * M).sum(axis=0), 0.0)
         weights = SeveralWeights(M, inverse, remaining / max(n - best.v.size, 1.0))

@@ -18,7 +18,7 @@ from ...inference.progress import Progress
 from . import ard
 from .averaging import Average, average_over_sets, credible_sets_of, set_prior
 from .decision_rules import fit_set, select_by_f_score, select_by_median, signal_detected
-from .model import EXACT, RegressionFit, RegressionMoments, optimise
+from .model import EXACT, RegressionFit, RegressionMoments, optimise, pseudo_inverse
 from .response import Response, count_informative_rows
 from .screening import Candidates, Shortlist, candidates, gains, search_all
 from .stepwise import RegressionPath, regression_path, rules_for
@@ -195,7 +195,7 @@ def refit_coefficients(data: RegressionMoments, best: RegressionFit, options: Op
     """Compute the coefficients of the selected set: posterior mean or least squares."""
     if options.refit == "posterior" or not best.v.size:
         return Weights(best.m, best.sigma2 * best.P, best.sigma2)
-    inverse = np.linalg.pinv(data.gram(best.v), hermitian=True)
+    inverse = pseudo_inverse(data.gram(best.v))
     b = data.b[best.v]
     m = inverse @ b
     dof = data.n - best.v.size - int(options.fit_intercept)
