@@ -319,7 +319,7 @@ def test_other_invalid_input():
         ParameterError, match="`selection_rule` must be one of 'f-score', 'map', 'median'"
     ):
         SpinyClassifier(selection_rule="best").fit(X, Y)
-    with pytest.raises(ParameterError, match="`sample_weight` must hold one number"):
+    with pytest.raises(ParameterError, match="`sample_weight` must contain one number"):
         SpinyClassifier().fit(X, Y, sample_weight=[1.0])
 
 

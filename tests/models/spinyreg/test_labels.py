@@ -53,7 +53,7 @@ def test_infinite_labels_raise():
 
 def test_structured_labels_raise():
     y = np.array([(int(label), "a") for label in Y], dtype=[("class", int), ("name", "U1")])
-    with pytest.raises(InputError, match="y must hold one label per row, got dtype"):
+    with pytest.raises(InputError, match="`y` must contain one label per row, got dtype"):
         fit(y)
     assert fit(y["class"]).classes_.tolist() == [0, 1]
 

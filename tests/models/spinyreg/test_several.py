@@ -246,7 +246,7 @@ def test_invalid_input():
         SpinyRegressor().fit(X, Y[:-1])
     with pytest.raises(InputError, match="some values are masked"):
         SpinyRegressor().fit(X, np.ma.masked_greater(Y, 5.0))
-    with pytest.raises(InputError, match="y must hold"):
+    with pytest.raises(InputError, match="`y` must contain"):
         SpinyRegressor().fit(X, [[1.0, 2.0], [3.0, 4.0, 5.0], *Y[2:, :2].tolist()])
 
 

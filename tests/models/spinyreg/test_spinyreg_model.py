@@ -175,3 +175,16 @@ def test_remove_the_last_variables():
     none = rg.remove_variable(data, single, 0, rg.FINE)
     assert none.v.size == 0
     assert none.log_ratio == single.log_ratio
+
+
+def test_pseudo_inverse_of_collinear_columns_is_positive_semidefinite():
+    """Rounding errors of X'X must not become negative variances."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(30, 4))
+        regular = X.T @ X
+        np.testing.assert_allclose(rg.pseudo_inverse(regular), np.linalg.inv(regular), rtol=1e-9)
+        X[:, 3] = X[:, 1]
+        error = 1e-7 * rng.normal(size=(4, 4))
+        inverse = rg.pseudo_inverse(X.T @ X + error + error.T)
+        assert np.diagonal(inverse).min() >= 0.0
