@@ -1,7 +1,7 @@
 """Simulated data of the papers, and single-cell data.
 
-The true variables are at random positions. If they were first, a stable sort of tied scores would
-seem to identify them.
+The true variables are at random positions. If they came first, a stable sort of tied scores would
+rank them first.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def make_globally_sparse(
     n_features : int, default=30
         Number of columns.
     n_components : int, default=5
-        Dimension d of y.
+        Number d of components, the dimension of y.
     n_informative : int, default=10
         Number q of variables with nonzero loadings, which are standard normal.
     noise : float, default=0.5
@@ -66,7 +66,7 @@ def make_globally_sparse(
     scale : bool, default=False
         Whether to scale each column to unit variance, so that variances do not indicate relevance.
     random_state : int, RandomState or None, default=None
-        Seed of the random numbers.
+        Seed for the random number generator.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def make_sparse_projection(
     factor_distribution : {"gaussian", "uniform", "laplace"}, default="gaussian"
         Distribution of the factors, which have unit variance.
     random_state : int, RandomState or None, default=None
-        Seed of the random numbers.
+        Seed for the random number generator.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def make_sparse_regression(
         Correlation of adjacent columns, in (-1, 1). The correlation of columns i and j is
         ``correlation ** |i - j|``.
     random_state : int, RandomState or None, default=None
-        Seed of the random numbers.
+        Seed for the random number generator.
 
     Returns
     -------
@@ -268,7 +268,7 @@ class CellCounts(NamedTuple):
     X : sparse array of shape (n_cells, n_genes)
         Counts.
     cell_type : int ndarray of shape (n_cells,)
-        Types of the cells, from 0.
+        Cell types, numbered from 0.
     support : bool ndarray of shape (n_genes,)
         Mask of the marker genes.
     """
@@ -304,11 +304,11 @@ def make_cell_counts(
     n_markers : int, default=20
         Number of marker genes of each type; ``n_types * n_markers`` is at most ``n_genes``.
     fold_change : float, default=8.0
-        Ratio of the expression of a marker in its type and in other types.
+        Ratio of the expression of a marker in its type to that in other types.
     depth : float, default=2000.0
         Median total count of a cell.
     random_state : int, RandomState or None, default=None
-        Seed of the random numbers.
+        Seed for the random number generator.
 
     Returns
     -------
@@ -358,14 +358,14 @@ def load_pbmc3k(folder: Path | str | None = None) -> Any:
     Parameters
     ----------
     folder : path or None, default=None
-        Folder of the file. By default the folder in the environment variable PROSPARSE_DATA.
+        Folder that contains the file. By default, the environment variable PROSPARSE_DATA.
 
     Returns
     -------
     anndata.AnnData
-        Sparse counts. ``.obs["cell_type"]`` has the types of Seurat's tutorial, missing for 62
-        cells. They were derived from clusters in highly variable genes of the same counts.
-        ``.var["gene_ids"]`` has the Ensembl identifiers.
+        Sparse counts. ``.obs["cell_type"]`` contains the types of Seurat's tutorial; they are
+        missing for 62 cells. The types were derived by clustering the same counts, restricted to
+        highly variable genes. ``.var["gene_ids"]`` contains the Ensembl identifiers.
     """
     path = _cells_file("load_pbmc3k", folder, PBMC3K, _PBMC3K_ALTERNATIVE)
     with np.load(path, allow_pickle=False) as file:
@@ -381,13 +381,13 @@ def load_pbmc_facs(folder: Path | str | None = None) -> Any:
     Parameters
     ----------
     folder : path or None, default=None
-        Folder of the file. By default the folder in the environment variable PROSPARSE_DATA.
+        Folder that contains the file. By default, the environment variable PROSPARSE_DATA.
 
     Returns
     -------
     anndata.AnnData
-        Sparse counts. ``.obs["cell_type"]`` has ten types, by which cells were sorted on surface
-        proteins before sequencing. Unlike clusters, they do not depend on the counts.
+        Sparse counts. ``.obs["cell_type"]`` contains ten types. The cells were sorted by surface
+        proteins before sequencing, so the types do not depend on the counts, unlike clusters.
         ``.var_names`` are Ensembl identifiers.
     """
     path = _cells_file("load_pbmc_facs", folder, PBMC_FACS, _PBMC_FACS_ALTERNATIVE)
@@ -413,7 +413,7 @@ def _cells_file(loader: str, folder: Path | str | None, name: str, alternative: 
 
 
 def _cells(file: Any, genes: np.ndarray) -> Any:
-    """Convert the arrays of a file to an AnnData object with counts and cell types."""
+    """Convert the arrays of a file to AnnData with counts and cell types."""
     import anndata
     import pandas as pd
 

@@ -93,7 +93,7 @@ class Association(NamedTuple):
     kind : {"number", "category"}
         Spearman correlation for numbers, Kruskal-Wallis test for categories.
     effect : float
-        Correlation, or proportion of the variance of the ranks between categories.
+        Correlation, or proportion of the variance of the ranks explained by the categories.
     p_value : float
         Unadjusted p-value.
     q_value : float
@@ -189,7 +189,7 @@ def enrichment(
     Notes
     -----
     Both tests assume that the variables are independent given the factor. Genes in a set are often
-    correlated. The p-values are then too small, and rank the sets only.
+    correlated. The p-values are then too small and should only be used to rank the sets.
     """
     check_choice("test", test, get_args(Test))
     check_choice("sign", sign, get_args(Sign))

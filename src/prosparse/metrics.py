@@ -59,10 +59,10 @@ def _mask(support: Any) -> np.ndarray:
 
 
 def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace") -> np.ndarray:
-    """Compute the proportion of variance that each component adds to the previous ones.
+    """Compute the proportion of variance that each component adds.
 
-    Variances of sparse components cannot be added, because the components are correlated and not
-    orthogonal.
+    Each proportion is in addition to the previous components. Variances of sparse components
+    cannot be added, because the components are correlated and not orthogonal.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace
 
 
 def additional_explained_deviation(X: Any, components: Any) -> np.ndarray:
-    """Compute the standard deviation that each component adds to the previous ones.
+    """Compute the standard deviation that each component adds.
 
     This is the standard deviation (denominator n - 1) of the scores X P w, where P removes the span
     of the components before w, as in ``asdev`` of the R package nsprcomp. For orthogonal components
@@ -180,8 +180,8 @@ def pairwise_jaccard_score(labels_true: Any, labels: Any) -> float:
     """Compute the pairwise Jaccard score of two clusterings.
 
     The score is n11 / (n11 + n10 + n01) (Varshavsky et al. 2006). n11 is the number of pairs of
-    samples in a common cluster of both clusterings; n10 and n01 are the numbers of pairs in a
-    common cluster of one of them only.
+    samples that share a cluster in both clusterings; n10 and n01 are the numbers of pairs that
+    share a cluster in only one of them.
 
     Parameters
     ----------
@@ -278,7 +278,10 @@ def _components(components: Any) -> np.ndarray:
 
 
 def _centred(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Centre X and rescale X and the components to avoid overflow; return both units as well."""
+    """Centre X, rescale X and the components, and return both units.
+
+    Rescaling avoids overflow.
+    """
     X = check_array(_check_unmasked("X", X), dtype=float, ensure_min_samples=2, input_name="X")
     W = _components(components)
     if W.shape[1] != X.shape[1]:

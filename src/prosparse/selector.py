@@ -21,7 +21,7 @@ class Selector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
     """Transformer that returns the columns selected by an estimator.
 
     ``transform`` of the estimators of prosparse returns scores on components. `Selector` returns
-    the selected columns instead, so that the next step of a pipeline sees the variables.
+    the selected columns instead, so that the next step of a pipeline receives the variables.
 
     Parameters
     ----------

@@ -256,7 +256,10 @@ def _constant(low: np.ndarray, high: np.ndarray, precision: str) -> np.ndarray:
 
 
 def _check_finite(low: np.ndarray, high: np.ndarray) -> None:
-    """Check rows that were not in memory when the matrix was validated."""
+    """Raise an error if a column contains NaN or infinity.
+
+    Data that were not in memory during validation are checked here.
+    """
     bad = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))
     if bad.size:
         what = "NaN" if np.isnan(low[bad[0]] + high[bad[0]]) else "infinity"

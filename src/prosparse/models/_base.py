@@ -59,7 +59,7 @@ CheckpointLike = str | os.PathLike[str] | Checkpoint | None
 def _largest_dense_size(X: TableLike) -> int:
     """Return the number of entries of the largest dense matrix in CPU memory.
 
-    This is the data matrix or, if it is sparse, the Gram matrix of its smaller side where that is
+    This is the data matrix or, if it is sparse, the Gram matrix of its smaller side if that is
     formed. For data on an accelerator the result is 0: the remaining products on the CPU are
     small, and additional threads slow them down.
     """
@@ -84,8 +84,8 @@ class VariableSelector(BaseEstimator):
     _min_features = 2
 
     # Columns of `to_frame` that a class adds to those of its bases, and the fitted attributes that
-    # hold them, of shape (n_features_in_,) or (k, n_features_in_). A name that ends in "_" is a
-    # prefix: the rows of its attribute are numbered.
+    # contain them, of shape (n_features_in_,) or (k, n_features_in_). A name that ends in "_" is
+    # a prefix: the rows of its attribute are numbered.
     _variable_attributes: tuple[tuple[str, str], ...] = ()
     # Columns of `to_frame` whose values are positions of variables, -1 for none.
     _variable_references: tuple[str, ...] = ()
@@ -100,10 +100,11 @@ class VariableSelector(BaseEstimator):
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
-        """Run the body of ``fit``: parameters checked, attributes of an earlier fit removed.
+        """Check the parameters, remove fitted attributes and run ``fit``.
 
-        BLAS uses as many threads as suit the data matrix. A fit that fails leaves the estimator as
-        it was. Warnings are issued after the fit, because a warning may be turned into an error.
+        The number of BLAS threads depends on the size of the data matrix. If the fit fails, the
+        estimator is restored. Warnings are issued after the fit, because a warning may be turned
+        into an error.
         """
         check_verbose(getattr(self, "verbose", 0))
         self._check_parameters()
@@ -121,10 +122,16 @@ class VariableSelector(BaseEstimator):
         self._warn()
 
     def _check_parameters(self) -> None:
-        """Raise an error for invalid parameters. Overridden by estimators with parameters."""
+        """Raise an error for invalid parameters.
+
+        Estimators with parameters override this method.
+        """
 
     def _warn(self) -> None:
-        """Issue warnings about the finished fit. Overridden by estimators with warnings."""
+        """Issue warnings about the finished fit.
+
+        Estimators with warnings override this method.
+        """
 
     def _warn_unfinished(self) -> None:
         """Warn if the iterations ended before convergence."""
@@ -160,7 +167,7 @@ class VariableSelector(BaseEstimator):
         return checked
 
     def _check_finite(self, X: TableLike) -> None:
-        """Raise an error for infinite entries and for missing values that are not allowed."""
+        """Raise an error for infinite entries and disallowed missing values."""
         found = container_of(X).find_non_finite(X)
         if found is not None and self.__sklearn_tags__().input_tags.allow_nan:
             found = container_of(X).find_non_finite(X, allow_nan=True)
@@ -309,7 +316,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
     def _standardise(
         self, X: TableLike, scale: bool, weights: np.ndarray | None = None
     ) -> tuple[Operator, Columns]:
-        """Return the operator of the varying columns of ``X``, of which there must be two."""
+        """Return the operator of the varying columns of ``X``, at least two."""
         op, columns = standardise(self._validate(X, reset=True), scale, weights)
         check_varying(op, columns)
         return op, columns
@@ -325,7 +332,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
             return None
         file = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
         parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
-        # These parameters determine when the iterations stop, not where they lead.
+        # These parameters determine when the iterations stop, not the sequence of iterates.
         for name in ("max_iter", "verbose"):
             parameters.pop(name, None)
         return file.open(parameters | others, fingerprint(self._validate(X, reset=False)))
@@ -338,7 +345,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         components: np.ndarray,
         relevance: np.ndarray,
     ) -> None:
-        """Set the selection (`_set_selection`) and the components of the selected columns."""
+        """Set the selection and the components of the selected columns."""
         positions = self._set_selection(columns, order, selected, relevance)
         like = columns.mean
         components = array_namespace(components).astype(components, like.dtype)
@@ -480,7 +487,10 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
 
 
 def seed_of(state: int | np.random.RandomState | None) -> int:
-    """Return the seed for scikit-learn's ``random_state``: an integer as is, otherwise a draw."""
+    """Return an integer seed for scikit-learn's ``random_state``.
+
+    A non-negative integer is returned unchanged. Otherwise the seed is drawn at random.
+    """
     if isinstance(state, int | np.integer) and state >= 0:
         return int(state)
     return int(check_random_state(state).randint(2**31 - 1))
@@ -522,10 +532,10 @@ class HasDensity(ABC):
 
 
 class GaussianProjection(HasDensity, SparseProjection):
-    """Projection whose rows are Gaussian with a low-rank plus diagonal covariance matrix.
+    """Projection with a Gaussian density of the rows.
 
-    A subclass implements `_factor_covariance`. Columns that were constant in ``fit`` are not part
-    of the density.
+    The covariance matrix is the sum of a low-rank and a diagonal matrix. A subclass implements
+    `_factor_covariance`. Columns that were constant in ``fit`` are not part of the density.
     """
 
     @abstractmethod

@@ -43,7 +43,10 @@ def size_in_inches(ax: Axes) -> tuple[float, float]:
 
 
 def shorten(name: object, length: int = MAX_NAME_LENGTH) -> str:
-    """Shorten a name by removing its middle, because names often share a prefix or a suffix."""
+    """Shorten a name by removing its middle.
+
+    Both ends are retained, because names often share a prefix or a suffix.
+    """
     text = str(name)
     if len(text) <= length:
         return text
@@ -72,13 +75,13 @@ def _common_prefix_length(texts: Sequence[str]) -> int:
 
 
 def height_of_names(names: np.ndarray) -> float:
-    """Return the extra height in inches that long slanted names need below a new plot."""
+    """Return the extra height in inches for long slanted names below a plot."""
     longest = max(map(len, shorten_all(names)), default=0)
     return 0.0 if names.size > MAX_NAMES else 0.058 * max(0, longest - 12)
 
 
 def write_names(ax: Axes, names: np.ndarray, otherwise: str, rotation: int = 60) -> None:
-    """Write names below positions 0, 1, ...; write ``otherwise`` if they would be illegible."""
+    """Write names below positions 0, 1, ..., or ``otherwise`` if illegible."""
     width, height = size_in_inches(ax)
     rise = np.sin(np.deg2rad(rotation))
     length = min(MAX_NAME_LENGTH, int(0.4 * height / (CHARACTER_WIDTH * rise)))
@@ -98,7 +101,10 @@ def write_names(ax: Axes, names: np.ndarray, otherwise: str, rotation: int = 60)
 def draw_bars(
     ax: Axes, heights: np.ndarray, selected: np.ndarray, all_selected: np.ndarray, **legend: Any
 ) -> BarContainer:
-    """Draw bars coloured by selection; the legend counts ``all_selected``, drawn or not."""
+    """Draw bars coloured by selection.
+
+    The legend counts ``all_selected``, including variables that are not drawn.
+    """
     colours = np.where(selected, SELECTED, NOT_SELECTED)
     bars = ax.bar(np.arange(heights.size), heights, width=0.85, color=colours)
     labels = selection_labels(all_selected)
@@ -112,7 +118,7 @@ def draw_bars(
 
 
 def selection_labels(selected: np.ndarray) -> tuple[str, str]:
-    """Return the legend entries of selected and other variables, with their numbers."""
+    """Return legend entries with the numbers of selected and other variables."""
     return f"selected ({int(selected.sum()):,})", f"not selected ({int((~selected).sum()):,})"
 
 
@@ -136,10 +142,10 @@ def finish(ax: Axes) -> None:
 
 
 def secure_size(ax: Axes) -> None:
-    """Exclude the Axes from the layout if names and labels would leave no space for the plot.
+    """Exclude the Axes from the layout if text leaves no space for the plot.
 
-    A constrained layout reserves space for all text. If nothing remains for the plot, it gives up
-    with a warning. In very small figures some text is cut off instead.
+    A constrained layout reserves space for all text. If no space remains for the plot, the layout
+    fails with a warning. In very small figures some text is cut off instead.
     """
     box = ax.get_tightbbox()
     if box is None:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class CommunalityDisplay(Display):
-    """Communality of the variables in decreasing order, with the selected ones coloured.
+    """Communality of the variables, coloured by selection.
 
-    A dashed line shows the null expectation.
+    The variables are in decreasing order of communality. A dashed line shows the null expectation.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class CommunalityDisplay(Display):
         write_names(ax, names, otherwise="variables, largest communality first")
         if not self.support.any():
             write_message(ax, "no variable was selected")
-        # Bars may fill the whole plot, so that the legend needs a background.
+        # The legend needs a background, because bars may fill the whole plot.
         ax.legend(loc="upper right", facecolor="white", framealpha=0.9, edgecolor="none")
         ax.set(ylabel="communality", ylim=(0, 1.02), xlim=(edges[0], edges[-1]))
         finish(ax)

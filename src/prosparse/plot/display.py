@@ -22,8 +22,8 @@ class Display(ABC):
     """A plot of a fitted estimator, in the style of scikit-learn's Displays.
 
     A Display stores what it draws as NumPy arrays. ``from_estimator`` creates and draws it, and
-    ``plot`` draws it again. A subclass says which fitted attribute it draws, whether a model has
-    it, and how to read and draw it.
+    ``plot`` draws it again. A subclass specifies the fitted attribute, whether a model has it,
+    and how to read and draw it.
     """
 
     attribute: ClassVar[str]  # fitted attribute that the Display draws
@@ -51,7 +51,7 @@ class Display(ABC):
         Parameters
         ----------
         estimator : estimator
-            A fitted estimator that has the attribute which the Display draws.
+            Fitted estimator with the attribute that the Display draws.
         ax : matplotlib Axes, or sequence of two, default=None
             Axes to draw into. By default, a new figure is created.
         **options : dict

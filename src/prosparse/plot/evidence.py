@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 class EvidenceDisplay(Display):
-    """Log evidence against the number of variables, with the selected number marked.
+    """Log evidence against the number of variables.
 
-    If the selection maximises the log posterior, the log posterior is drawn as well.
+    The selected number is marked. If the selection maximises the log posterior, the log posterior
+    is drawn as well.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Posterior probabilities of a sparse regression: of each variable, and of the model size."""
+"""Posterior probabilities of variables and of model sizes in a regression."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ MIN_PROBABILITY = 0.001  # model sizes of lower probability lie outside the plot
 class InclusionDisplay(Display):
     """Inclusion probability of the variables, with the selected ones coloured.
 
-    Variables with the same letter form a credible set: one of them has an effect, but the data
-    hardly distinguish which.
+    Variables with the same letter form a credible set: one of them has an effect, but the data do
+    not identify which one.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class InclusionDisplay(Display):
     names : array of shape (n_features,)
         Names of the variables.
     credible_sets : sequence of int arrays, default=()
-        Indices of each selected variable and of its substitutes.
+        Credible set of each selected variable, as column indices.
 
     Attributes
     ----------
@@ -122,7 +122,9 @@ def _letter(k: int) -> str:
 
 
 class ModelSizeDisplay(Display):
-    """Posterior probability of every number of variables, with the selected number marked.
+    """Posterior probability of each number of variables.
+
+    The selected number is marked.
 
     Parameters
     ----------

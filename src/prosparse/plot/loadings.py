@@ -26,7 +26,7 @@ class LoadingsDisplay(Display):
     components : array of shape (n_components, n_selected)
         Loadings of the selected variables.
     names : array of shape (n_selected,)
-        Their names.
+        Names of the selected variables.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Held-out R² of panels of increasing size, and the variables that each member predicts."""
+"""Held-out R² of panels, and the variables that each member predicts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class PanelDisplay(Display):
-    """Held-out R² against the size of the panel, and R² of each variable along the panel.
+    """Held-out R² against the size of the panel, and R² of each variable.
 
     The left plot shows the held-out R² of panels of 1, 2, ... variables with its standard
     deviation, and the R² of the other variables relative to that of all variables. The heat map on

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class RelevanceDisplay(Display):
-    """Relevance of the variables in decreasing order, with the selected ones coloured.
+    """Relevance of the variables, coloured by selection.
+
+    The variables are in decreasing order of relevance.
 
     Parameters
     ----------

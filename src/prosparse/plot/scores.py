@@ -51,7 +51,7 @@ class ScoresDisplay(Display):
         Indices of the components.
     label : array of shape (n_samples,), default=None
         Values or group labels that colour the rows. Floats, and more than 20 different integers,
-        give a colour bar. Of more than 20 groups, the smallest are drawn in grey.
+        give a colour bar. With more than 20 groups, the smallest groups are drawn in grey.
     explained_variance_ratio : array of shape (n_components,), default=None
         Proportion of the variance that each component explains, written next to its name.
 
@@ -265,7 +265,10 @@ class _Colouring(NamedTuple):
         return 0.4 + CHARACTER_WIDTH * max(map(len, shorten_all(self.names)))
 
     def largest_groups(self, count: int) -> tuple[list[str], np.ndarray]:
-        """Return the names of the largest groups, and codes in which all others equal ``count``."""
+        """Return the names of the largest groups, and codes of all rows.
+
+        Rows of all other groups have the code ``count``.
+        """
         if len(self.names) <= count:
             return self.names, self.codes
         sizes = np.bincount(self.codes)

@@ -1,4 +1,4 @@
-"""Slope heuristic: log-likelihood, penalty shape and criterion along a path of penalties."""
+"""Slope heuristic: log-likelihood and criterion along a path of penalties."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class SlopeDisplay(Display):
-    """Log-likelihood against the number of parameters, and criterion against the penalty.
+    """Log-likelihood and criterion along a path of penalties.
 
-    The line through the linear part of the log-likelihood is drawn if the slope heuristic selected
-    the penalty.
+    The log-likelihood is drawn against the number of parameters, and the criterion against the
+    penalty. The line through the linear part of the log-likelihood is drawn if the slope heuristic
+    selected the penalty.
 
     Parameters
     ----------
@@ -102,7 +103,10 @@ class SlopeDisplay(Display):
         return self
 
     def _draw_line(self, ax: Axes, slope: Slope) -> None:
-        """Draw the linear part; it is a curve if the penalty shape is not linear in dimension."""
+        """Draw the line through the linear part of the log-likelihood.
+
+        It is a curve if the penalty shape is not linear in the dimension.
+        """
         likelihood = self.log_likelihood
         shape = (likelihood - self.criterion) / (2.0 * slope.slope)
         order = np.argsort(self.n_parameters)

@@ -23,7 +23,7 @@ MIN_WRITTEN = 0.005  # smaller proportions are not written into the cells
 
 
 class ViewsDisplay(Display):
-    """Heat map of the proportion of the variance of each view that each factor explains.
+    """Heat map of the proportion of variance explained by view and factor.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Bounds on the expected number of variables of low selection probability in the stable set.
+"""Error bounds of stability selection.
+
+They bound the expected number of variables with low selection probability in the stable set.
 
 Symbols as in [SS13]: B is the number of pairs of halves, p_k the probability that variable k is
 selected on half of the rows, and tau the selection frequency from which a variable is stable. A
@@ -19,8 +21,8 @@ for theta <= 1 / sqrt(3) and tau one of 1/2 + 1/B, 1/2 + 3/2B, ..., 1. The last 
 bounds is a sum of at most p numbers, each at most theta, and the sum is at most q. It is therefore
 at most min(q, theta p).
 
-The variables of L are the uninformative ones only if the method is no worse on these than random
-selection, with theta = q / p.
+With theta = q / p, L contains all uninformative variables if their selection is exchangeable and
+the method is no worse on them than random selection.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 [SS13] Definition 1: B times, the rows are split at random into two halves of n // 2 rows each, and
 the method selects variables on each half. If n is odd, one row is left out. A variable is *stable*
-if it is selected on at least a proportion tau of the 2B halves. `bounds` has the error bound.
+if it is selected on at least a proportion tau of the 2B halves. The error bound is in `bounds`.
 
 [SS13] R. D. Shah, R. J. Samworth. Variable selection with error control: another look at
        stability selection. Journal of the Royal Statistical Society B 75, 2013.
@@ -50,9 +50,9 @@ class Stability:
     n_rows : int
         Number of rows in a half.
     n_failed : int, default=0
-        Number of halves on which the fit failed; these count as selecting no variables.
+        Number of halves on which the fit failed; no variables count as selected on these halves.
     threshold : float, default=0.9
-        Selection frequency from which a variable is stable.
+        Minimum selection frequency of a stable variable.
     """
 
     method: str
@@ -71,16 +71,16 @@ class Stability:
 
     @property
     def frequency(self) -> np.ndarray:
-        """Proportion of the halves on which each variable was selected, (n_features,)."""
+        """Proportion of halves on which each variable was selected."""
         return self.selection_counts / self.n_subsamples
 
     @property
     def stable(self) -> np.ndarray:
-        """Mask of the variables with a frequency of at least ``threshold``, (n_features,)."""
+        """Mask of the variables with a frequency of at least ``threshold``."""
         return self.stable_at(self.threshold)
 
     def stable_at(self, threshold: float) -> np.ndarray:
-        """Return the mask of the stable variables at another threshold, (n_features,)."""
+        """Return the mask of the stable variables at another threshold."""
         check_non_negative("threshold", threshold)
         return np.asarray(self.selection_counts >= threshold * self.n_subsamples - 1e-9)
 
@@ -98,10 +98,11 @@ class Stability:
     ) -> float:
         """Bound the expected number of stable variables of low selection probability.
 
-        The bound is the smaller one of Theorems 1 and 2 of Shah and Samworth (2013). Theorem 2
-        assumes a unimodal distribution of the proportion of pairs in which both halves select a
-        variable of low selection probability. These variables are the uninformative ones if the
-        method is no worse on uninformative variables than random selection.
+        The result is the smaller of the bounds of Theorems 1 and 2 of Shah and Samworth (2013).
+        Theorem 2 assumes a unimodal distribution of the proportion of pairs in which both halves
+        select a variable of low selection probability. With the default ``low_probability``, these
+        variables include all uninformative variables if the selection of these is exchangeable and
+        the method is no worse on them than random selection.
 
         Parameters
         ----------
@@ -163,12 +164,13 @@ class Stability:
         )
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row for each variable, most frequent first.
+        """Return a pandas DataFrame with one row per variable.
 
         Returns
         -------
         DataFrame
-            Columns ``frequency``, ``stable`` and ``selected``, with the names as index.
+            Columns ``frequency``, ``stable`` and ``selected``, with the names as index, in
+            decreasing order of frequency.
         """
         try:
             import pandas as pd
@@ -219,7 +221,10 @@ class Stability:
 
     @classmethod
     def from_json(cls, saved: Any, names: list[str]) -> Stability | None:
-        """Restore the output of `to_json`; return None if it is not valid for these names."""
+        """Restore the output of `to_json`, or return None if it is invalid.
+
+        ``names`` are the names of all variables.
+        """
         try:
             selection_counts = np.array(saved["selection_counts"], dtype=int)
             n_selected = np.array(saved["n_selected"], dtype=int)
@@ -283,7 +288,7 @@ def stability_selection(
         Group labels of the rows. All rows of a group are in the same half, and methods that
         accept ``groups`` receive them.
     threshold : float, default=0.9
-        Selection frequency above 0.5 from which a variable is stable.
+        Minimum selection frequency of a stable variable, above 0.5.
     random_state : int, RandomState or None, default=None
         Seed for the random halves.
     n_jobs : int or None, default=None
@@ -355,7 +360,10 @@ def stability_selection(
 def draw_pair(
     n: int, groups: RowGroups | None, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw two disjoint halves of n // 2 rows, or of half of the groups ([SS13] Definition 1)."""
+    """Draw two complementary halves of the rows, [SS13] Definition 1.
+
+    Each half has n // 2 rows, or half of the groups.
+    """
     if groups is None:
         order = rng.permutation(n)
         return np.sort(order[: n // 2]), np.sort(order[n // 2 : 2 * (n // 2)])

@@ -1,7 +1,7 @@
 """Selection on datasets without shared variance.
 
-Each column is permuted independently, which keeps its values and removes its association with the
-other columns. For a regression the response is permuted. If the rows have groups, values are
+Each column is permuted independently, which preserves its values and removes its association with
+the other columns. For a regression the response is permuted. If the rows have groups, values are
 permuted within groups.
 """
 
@@ -106,7 +106,10 @@ class PermutationNull:
 
     @property
     def selects_under_null(self) -> bool:
-        """Whether the method selects variables in permuted datasets, without a given number."""
+        """Whether the method selects variables in permuted datasets.
+
+        The value is False if the user set the number of variables.
+        """
         return not self.size_given and self.expected_n_selected > 0
 
     @property
@@ -115,7 +118,7 @@ class PermutationNull:
 
         The limit is Student's one-sided 99 % prediction limit for one more permuted dataset,
         mean + t s sqrt(1 + 1/m), with m datasets of standard deviation s. With fewer than four
-        datasets it is their maximum. The answer is False if the statistic is unknown, because the
+        datasets it is their maximum. The value is False if the statistic is unknown, because the
         number of selected variables alone is not sufficient.
         """
         known = self.null_statistic[np.isfinite(self.null_statistic)]
@@ -124,7 +127,7 @@ class PermutationNull:
         return bool(np.any(self.null_n_selected > 0) and self.statistic <= _prediction_limit(known))
 
     def headline(self) -> str:
-        """Return the observed and the expected number of variables, without a full stop."""
+        """Return the observed and expected number of variables, without a period."""
         return (
             f"{self.method} selected {self.n_selected:,} of {self.n_features:,} variables; "
             f"{format_mean(self.expected_n_selected)} are expected under the null"

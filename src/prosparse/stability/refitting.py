@@ -87,7 +87,7 @@ class Refitter:
     def select_on_rows(
         self, rows: np.ndarray, parameters: dict[str, Any]
     ) -> np.ndarray | Exception:
-        """Return the selection on some rows, (n_features,) bool, or the error of the fit."""
+        """Return the mask of variables selected on some rows, or the error."""
         views = [container_of(view).take_rows(view, rows) for view in self.views]
         labels = None if self.groups is None else self.groups.codes[rows]
         model = self.refit(views, None if self.y is None else self.y[rows], labels, parameters)
@@ -111,7 +111,7 @@ class Refitter:
 
 
 def _check_response(method: Method, model: Any, y: ArrayLike | None, n: int) -> np.ndarray | None:
-    """Return the response as an array, after comparing it with the response of the fit."""
+    """Return the response as an array and check that it is that of the fit."""
     if not method.supervised:
         return None
     if y is None:
@@ -160,7 +160,8 @@ def refit_parameters(
 
     These are the number of components, if the data determined it, and looser tolerances that have
     almost no effect on the result. Neither depends on which variables were selected. If only the
-    selection is of interest, methods that test variables before counting components use one.
+    selection is of interest, methods that test variables before counting components use one
+    component.
     """
     fitted, method = model.get_params(deep=False), method_of(model)
     parameters: dict[str, Any] = {

@@ -12,9 +12,10 @@ from ...data.columns import unit_of
 from ...errors import InputError, ParameterError, check_integer
 from .quadratic import Floats, Gram
 
-# Maximum difference of C_ij and C_ji, relative to the largest entry; allows for printed digits.
+# Maximum difference between C_ij and C_ji, relative to the largest entry. The tolerance allows for
+# matrices that were rounded when printed.
 MAX_ASYMMETRY = 1e-6
-# Maximum size of a negative eigenvalue, relative to the largest; allows for printed digits.
+# Maximum size of a negative eigenvalue, relative to the largest, with the same allowance.
 MAX_NEGATIVE_EIGENVALUE = 1e-4
 
 

@@ -47,14 +47,14 @@ from .solve import (
     solve_path,
 )
 
-MAX_LAZY_GAP_COLUMNS = 1000  # up to which the optimality gap is computed on first access
+MAX_LAZY_GAP_COLUMNS = 1000  # maximum number of columns for computing the gap on first access
 
 
 class EMPCA(SparseProjection):
     """Sparse and non-negative PCA with a given number of nonzero loadings.
 
-    The components are computed sequentially. Each is the unit vector of largest variance under
-    the constraints: at most ``n_nonzero`` nonzero loadings, no negative loadings, or both.
+    The components are computed sequentially. Each is the unit vector that maximises the variance
+    under the constraints: at most ``n_nonzero`` nonzero loadings, no negative loadings, or both.
 
     Parameters
     ----------
@@ -75,20 +75,21 @@ class EMPCA(SparseProjection):
         Minimum angle in degrees, in (0, 90], for ``orthogonality="quasi"``.
     n_restarts : int, default=5
         Number of random starts of the local search, in addition to starts from the first
-        principal component. The same number of starts uses single variables.
+        principal component. With ``renormalize=True``, the same number of further starts are
+        single variables.
     renormalize : bool, default=True
         Whether the shrunken loadings of EM are replaced by the optimal loadings on the selected
-        variables, and variables are exchanged while the variance increases. False: the algorithm
-        of the paper.
+        variables, and variables are exchanged while the variance increases. False gives the
+        algorithm of the paper.
     scale : bool, default=False
         Whether columns are divided by their standard deviations.
     max_iter : int, default=500
         Maximum number of iterations of each stage of the search for a component.
     tol : float, default=1e-6
-        Relative increase of the variance below which EM stops.
+        Relative increase in variance below which EM stops.
     certify : bool, default=False
         Whether each component is certified optimal by branch and bound, which may replace it by a
-        better one. Variances that differ by a relative error below 1e-9 count as equal.
+        better one. Variances with a relative difference below 1e-9 count as equal.
     time_limit : float, default=60.0
         Time limit in seconds for certifying all components. When it is reached, or on
         ``KeyboardInterrupt``, the best components and their bounds are returned.
@@ -113,16 +114,16 @@ class EMPCA(SparseProjection):
     support_ : ndarray of bool, shape (n_features_in_,)
         Variables with a nonzero loading in any component.
     n_selected_ : int
-        Number of these variables.
+        Number of selected variables.
     n_nonzero_ : ndarray of int, shape (n_components_,)
         Number of nonzero loadings of each component.
     cardinality_ : int
-        Selected maximum number of nonzero loadings. Only with ``n_nonzero=None``, like the next
-        two attributes.
+        Selected maximum number of nonzero loadings. This attribute and the next two exist only
+        if ``n_nonzero=None``.
     cardinalities_ : ndarray of int, shape (n_compared,)
         Maximum numbers of nonzero loadings that were compared.
     criterion_path_ : ndarray of shape (n_compared,)
-        Extended BIC of each, which ``cardinality_`` maximises.
+        Extended BIC of each of ``cardinalities_``; ``cardinality_`` maximises it.
     n_components_ : int
         Number of components; smaller than requested if no variance remains.
     explained_variance_ : ndarray of shape (n_components_,)
@@ -134,15 +135,15 @@ class EMPCA(SparseProjection):
         same constraints has more than 1 / (1 - gap) times the variance. 0 certifies optimality.
         With ``joint=True``, the gap of the sum of the variances.
     upper_bound_ : ndarray of shape (n_components_,)
-        Upper bound of the variance of such a component, ``variance / (1 - optimality_gap_)``.
+        Upper bound on the variance of such a component, ``variance / (1 - optimality_gap_)``.
     certified_ : ndarray of bool, shape (n_components_,)
         Whether branch and bound reached the requested ``gap``. False with ``certify=False``.
     objective_path_ : list of ndarray, one per component
         Variance after each iteration of the best start; non-decreasing.
     n_iter_ : int
-        Number of these iterations, for all components.
+        Total number of these iterations over all components.
     stop_reason_ : StopReason
-        Reason why the search stopped; the most severe one of all components.
+        Reason why the search stopped; the most severe one over all components.
     relevance_ : ndarray of shape (n_features_in_,)
         Maximum over the components of the absolute loading times the standard deviation of the
         scores, relative to the largest.
@@ -274,7 +275,7 @@ class EMPCA(SparseProjection):
         n_samples : int or None, default=None
             Number of observations. Required by ``n_components="auto"`` and ``n_nonzero=None``.
         mean : array-like of shape (n_features,) or None, default=None
-            Column means for ``transform`` and ``inverse_transform``. None: zeros.
+            Column means for ``transform`` and ``inverse_transform``. By default, zeros.
         **parameters : dict
             Parameters of the estimator.
 
@@ -333,11 +334,11 @@ class EMPCA(SparseProjection):
 
     @property
     def optimality_gap_(self) -> Array:
-        """Relative optimality gap of each component, in [0, 1); 0 certifies optimality.
+        """Relative optimality gap of each component; 0 certifies optimality.
 
         Given the preceding components, no component under the same constraints has more than
-        1 / (1 - gap) times the variance. With up to 1000 columns, sharper bounds are computed,
-        which can take longer than the fit; they are computed on first access.
+        1 / (1 - gap) times the variance. The gap is in [0, 1). With up to 1000 columns, sharper
+        bounds are computed on first access, which can take longer than the fit.
         """
         check_is_fitted(self)
         self._solve_gap()
@@ -345,7 +346,7 @@ class EMPCA(SparseProjection):
 
     @property
     def upper_bound_(self) -> Array:
-        """Upper bound of the variance of each component under the same constraints.
+        """Upper bound on the variance of each component under the constraints.
 
         It is the last value of ``objective_path_`` divided by 1 - ``optimality_gap_``. With
         ``joint=True``, the bounds sum to the upper bound of the sum of the variances.
@@ -385,7 +386,7 @@ class EMPCA(SparseProjection):
     def _solve(
         self, quadratic: Quadratic, op: Operator, columns: Columns, count: int, total: float
     ) -> Solution:
-        """Compute the components, after selecting the number of nonzeros if none was given."""
+        """Select the number of nonzeros if none was given; fit the components."""
         if self.n_nonzero is not None:
             return solve_form(quadratic, self._options(op, count, self.n_nonzero))
         d, varying = self._bounded(count), op.shape[1]

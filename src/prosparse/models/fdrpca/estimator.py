@@ -42,7 +42,8 @@ class FDRPCA(SparseProjection):
     Each variable is tested for association with the leading principal components of the remaining
     variables. Variables selected by the Benjamini-Hochberg procedure at level ``fdr`` are
     standardised and passed to PCA; all other loadings are zero. The test assumes exchangeable rows
-    (see Notes), but no common noise variance, no common scale and no number of components.
+    (see Notes). It does not assume a common noise variance, a common scale or a given number of
+    components.
 
     Statistical significance does not imply a large effect: ``communality_`` measures how much
     variance a variable shares with the others, and ``min_communality`` sets a minimum.
@@ -127,14 +128,15 @@ class FDRPCA(SparseProjection):
     adjacent rows.
 
     Rows with unequal noise variance and outlying rows violate the assumption as well: all columns
-    have large entries in the same rows, and independent columns become significant. No warning
-    reports this. Drop outlying rows, or divide rows by their scale. Strongly skewed columns have
+    have large entries in the same rows, and independent columns become significant. `FDRPCA` does
+    not detect this. Drop outlying rows, or divide rows by their scale. Strongly skewed columns have
     heavier tails than the fitted null distribution; take logarithms or set ``rank_transform=True``.
 
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
-    rows differ in nothing else. Rows with larger residuals throughout are scaled down. ``mean_``
-    and ``scale_`` refer to the residuals times sqrt(pi), which ``inverse_transform`` returns.
+    the rows differ only in their size factors. Rows with larger residuals throughout are scaled
+    down. ``mean_`` and ``scale_`` refer to the residuals times sqrt(pi), which
+    ``inverse_transform`` returns.
 
     **Missing values** raise an error. Drop incomplete rows or columns, or impute column means
     (scikit-learn's ``SimpleImputer``). Values imputed from other columns share variance with them
@@ -192,7 +194,7 @@ class FDRPCA(SparseProjection):
         self.random_state = random_state
 
     def fit(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> Self:
-        """Select the variables of ``X`` with shared variance and fit their components.
+        """Select the variables with shared variance and fit their components.
 
         Parameters
         ----------
@@ -334,7 +336,7 @@ class FDRPCA(SparseProjection):
         self.permutation_tested_ = columns.values(is_permuted)
         self.null_communality_ = self.n_components_ / data.dof
         self.explained_variance_ = columns.numbers(solution.sums_of_squares / data.dof)
-        # Sums of squares are rounded differently: the ratios must not add up to more than 1.
+        # The sums of squares are rounded differently. The ratios must not sum to more than 1.
         total = max(float(np.sum(data.sums_of_squares)), float(np.sum(solution.sums_of_squares)))
         ratio = solution.sums_of_squares / max(total, np.finfo(float).tiny)
         self.explained_variance_ratio_ = columns.numbers(ratio)
@@ -378,11 +380,11 @@ class FDRPCA(SparseProjection):
 
 
 def _rounding_squares(table: Table, columns: Columns, op: Operator) -> np.ndarray:
-    """Bound the sum of squares of the rounding errors in each standardised column, (n_varying,).
+    """Bound the sum of squared rounding errors of each standardised column.
 
-    Entries are rounded relative to their magnitude, of which the mean may be the larger part. The
+    The rounding error of an entry is relative to its magnitude, which the mean may dominate. The
     products of sparse columns are summed before the means are subtracted, and cancellation adds to
-    the error.
+    the error. The result has shape (n_varying,).
     """
     index = columns.varying_index
     mean, scale = (to_numpy(v)[index].astype(float) for v in (columns.mean, columns.scale))
@@ -395,7 +397,10 @@ def _rounding_squares(table: Table, columns: Columns, op: Operator) -> np.ndarra
 
 
 def _counts_and_squares(X: Table) -> tuple[Operator, Operator]:
-    """Return operators of the counts and of their squares, neither centred nor scaled."""
+    """Return operators of the counts and of their squares.
+
+    They are neither centred nor scaled.
+    """
     p = X.shape[1]
 
     def operator(table: Table) -> Operator:

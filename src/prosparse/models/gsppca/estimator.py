@@ -53,9 +53,10 @@ class GSPPCA(GaussianProjection):
     max_iter : int, default=1000
         Maximum number of iterations.
     tol : float, default=1e-9
-        Tolerance: iterations stop if the objective increases by less per entry of ``X``.
+        Tolerance. Iterations stop if the objective increases by less than ``tol`` per entry of
+        ``X``.
     verbose : int, default=0
-        Whether to show progress bars.
+        Verbosity level. 1 shows progress bars.
 
     Attributes
     ----------
@@ -70,8 +71,8 @@ class GSPPCA(GaussianProjection):
     ranking_ : ndarray of int, shape (n_features_in_,)
         Ranks of the variables; 1 is the most relevant one.
     cardinalities_ : ndarray of int, shape (n_models,)
-        Numbers of variables that were compared. For matrices of more than 2e7 entries these are a
-        few hundred and all numbers near the maximum.
+        Numbers of variables that were compared. For matrices of more than 2e7 entries, these are
+        a few hundred numbers and all numbers near the maximum of the evidence.
     log_evidence_path_ : ndarray of shape (n_models,)
         Log evidence of each of ``cardinalities_``, plus the log prior if it is not uniform.
     log_evidence_ : float
@@ -97,7 +98,7 @@ class GSPPCA(GaussianProjection):
     n_iter_ : int
         Number of iterations.
     stop_reason_ : StopReason
-        Reason for the end of the iterations.
+        Reason why the iterations stopped.
 
     Notes
     -----
@@ -170,7 +171,7 @@ class GSPPCA(GaussianProjection):
         y : ignored
             Present for compatibility with scikit-learn.
         checkpoint : path-like or Checkpoint, default=None
-            File for the state of a long fit, which continues from it after an interruption.
+            File that stores the state of the fit. An interrupted fit resumes from it.
 
         Returns
         -------
@@ -210,7 +211,10 @@ class GSPPCA(GaussianProjection):
         )
 
     def _describe(self, found: Solution, columns: Columns, entries: int) -> None:
-        """Set the attributes in the columns and units of ``X``, which has ``entries`` entries."""
+        """Set the fitted attributes in the columns and units of ``X``.
+
+        ``entries`` is the number of entries of the operator.
+        """
         self._set_columns(columns, found.order, found.selected, found.components, found.relevance)
         self.n_components_ = found.n_components
         self.n_selected_ = int(found.selected.size)
@@ -227,7 +231,10 @@ class GSPPCA(GaussianProjection):
         self.stop_reason_ = found.reason
 
     def _factor_covariance(self) -> FactorCovariance:
-        """Return probabilistic PCA on the selected columns, independent noise on the others."""
+        """Return the covariance matrix of the varying columns.
+
+        The selected columns follow probabilistic PCA; the others are independent noise.
+        """
         support, varying = to_numpy(self.support_), to_numpy(self.varying_)
         inside, outside = np.flatnonzero(support), np.flatnonzero(varying & ~support)
         noise = self.active_noise_variance_

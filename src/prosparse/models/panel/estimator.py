@@ -34,7 +34,7 @@ from .model import Options, Solution, solve
 MIN_ROWS = 6  # minimum number of rows for cross-validation
 # Deviations from group means below this multiple of the machine precision are rounding errors.
 _ROUNDING = 1e3
-_MIN_COMMUNALITY = 0.05  # largest communality below which a warning is issued
+_MIN_COMMUNALITY = 0.05  # a warning is issued if all communalities are smaller
 # Maximum variance of a column of new rows, relative to its variance in `fit`, in `score`.
 _MAX_VARIANCE_RATIO = 4.0
 
@@ -42,10 +42,11 @@ _MAX_VARIANCE_RATIO = 4.0
 class Panel(SparseProjection):
     """Selection of a small panel of variables that predicts all others.
 
-    Variables are selected greedily: each maximises the gain given those before it, so that the
-    panel contains few redundant variables. Among variables with similar gains the one with the
-    larger variance is preferred; standardise ``X`` if the units are not comparable. The prediction
-    of all other variables is evaluated in held-out rows, by panels selected without these rows.
+    Variables are selected greedily: each maximises the gain given the variables already selected,
+    so that the panel contains few redundant variables. Among variables with similar gains, the one
+    with the larger variance is preferred; standardise ``X`` if the units are not comparable. The
+    prediction of all other variables is evaluated in held-out rows, with panels selected without
+    these rows.
 
     Parameters
     ----------
@@ -59,16 +60,16 @@ class Panel(SparseProjection):
         Gain of a variable: reduction of the squared error of reconstructing all variables, or
         information about the factors. The latter is within 1 - 1/e of the optimum, and
         ``bound_path_`` bounds the difference. It is preferable for small panels selected from few
-        rows, but reconstructs less.
+        rows, but reconstructs the variables less accurately.
     include : column names, positions or a mask, default=()
-        Variables that are selected in any case, for example known markers. They come first.
+        Variables that are always selected, for example known markers. They come first.
     exclude : column names, positions or a mask, default=()
         Variables that are not selected. They are predicted like all others.
     costs : array-like of shape (n_features_in_,) or None, default=None
         Positive costs of the variables, by which the gains are divided.
     bundles : list of column groups or None, default=None
-        Variables that are selected together, as names, slices or positions for each bundle. Bundles
-        are not split, so that a panel may have fewer variables than ``n_features_to_select``.
+        Groups of variables that are selected together, each given as names, a slice or positions.
+        Bundles are not split, so a panel may have fewer variables than ``n_features_to_select``.
         ``include`` and ``exclude`` apply to the whole bundle of a variable.
     counts : bool, default=False
         Whether ``X`` contains counts (molecules of genes, words, species). Counts are replaced by
@@ -432,7 +433,7 @@ class Panel(SparseProjection):
     # --- use of a panel
 
     def proxied_variables(self, names: ArrayLike | None = None) -> dict[str, list[str]]:
-        """Return the variables of which each selected variable is the proxy.
+        """Return the variables for which each selected variable is the proxy.
 
         Parameters
         ----------
@@ -651,7 +652,10 @@ def _check_size(
 def _centre_within_groups(
     op: Operator, columns: Columns, rows: RowGroups
 ) -> tuple[Operator, Columns]:
-    """Centre the columns within groups and drop those that are constant in each group."""
+    """Centre the columns within groups and drop constant columns.
+
+    A column is constant if it does not vary within any group.
+    """
     n, n_groups = op.shape[0], rows.sizes.size
     if n - n_groups < MIN_ROWS - 1:
         raise ParameterError(

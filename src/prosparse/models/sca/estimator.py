@@ -111,9 +111,9 @@ class SCA(HasDensity, SparseProjection):
         which is free of tuning parameters and of units. ``shape = n_features * n_factors`` is the
         Laplace prior, an l1 penalty of ``sqrt(2 * rate)``. Ignored if ``prior="ard"``.
     rate : float, default=0.0
-        Rate of the hyperbolic prior, in units of one over a variance of the data. With
-        ``noise="feature"`` these are the standardised data. Larger values give more zeros. Ignored
-        if ``prior="ard"``.
+        Rate of the hyperbolic prior, in units of the inverse variance of the data, or of the
+        standardised data if ``noise="feature"``. Larger values give more zeros. Ignored if
+        ``prior="ard"``.
     n_private : int or list of int, default=0
         Number of factors private to each view. An integer applies to every view.
     noise : {"view", "feature"}, default="feature"
@@ -123,14 +123,14 @@ class SCA(HasDensity, SparseProjection):
         Rotation of the initial factors, which determines the local optimum. "shared" applies
         varimax within each view, with equal weight for each view, and favours factors common to
         all views. "sparse" minimises the number of large loadings overall. It reaches a higher
-        objective, does not improve the held-out density, and favours factors of few views.
+        objective, does not improve the held-out density, and favours factors common to few views.
     likelihood : {"gaussian", "bernoulli", "poisson"} or list of these, default="gaussian"
         Distribution of the entries given the factors, for all views or for each view. Loadings and
         means of Bernoulli views are on the log-odds scale. Those of Poisson views are on the scale
         of the log expected count, which becomes linear above ``linear_threshold_``.
     views : list of column groups or None, default=None
-        Columns of each view, as names, slices, masks or positions. None is a single view, or one
-        view per data matrix if ``fit`` receives a list.
+        Columns of each view, as names, slices, masks or positions. None means a single view, or
+        one view per data matrix if ``fit`` receives a list.
     max_iter : int, default=1000
         Maximum number of iterations.
     tol : float, default=1e-6
@@ -162,14 +162,14 @@ class SCA(HasDensity, SparseProjection):
     factor_view_ : ndarray of shape (n_factors,)
         View of each private factor; -1 for shared factors.
     view_correlation_ : ndarray of shape (n_factors,)
-        Correlation in new samples of the scores of a factor computed from two different views,
-        averaged over all pairs of views. The value follows from the fitted model and is approximate
-        for views that are not Gaussian. It is zero with one view, and negative if a view alone
-        confuses factors.
+        Correlation, in new samples, between the scores of a factor computed from two different
+        views, averaged over all pairs of views. The value follows from the fitted model and is
+        approximate for views that are not Gaussian. It is zero with one view, and negative if a
+        single view does not distinguish the factors.
     n_components_ : int
         Number of shared factors with loadings.
     n_private_ : list of int
-        Number of private factors of each view with loadings.
+        Number of private factors with loadings in each view.
     n_pruned_ : int
         Number of factors removed because all loadings are zero. With ``n_components="auto"``, the
         difference between the maximum and the selected number of factors.
@@ -194,11 +194,13 @@ class SCA(HasDensity, SparseProjection):
     group_sizes_ : ndarray of shape (n_groups,)
         Number of samples of each group.
     group_means_ : ndarray of shape (n_groups, n_features_in_)
-        Column means in each group; the mean of the other groups if a group has no observed entry.
+        Column means in each group. If a column has no observed entries in a group, the mean of the
+        other groups is used.
     group_noise_variance_ : ndarray of shape (n_groups, n_features_in_)
         Noise variance of each column in each group.
     group_varying_ : ndarray of bool of shape (n_groups, n_features_in_)
-        Columns that vary within each group. Other entries of a group are ignored.
+        Mask of the columns that vary within each group. Columns that are constant within a group
+        are ignored in that group.
     support_ : ndarray of bool of shape (n_features_in_,)
         Mask of the columns with at least one non-zero loading.
     n_selected_ : int
@@ -209,7 +211,7 @@ class SCA(HasDensity, SparseProjection):
         Rank of each column by relevance; 1 is the most relevant.
     mean_ : ndarray of shape (n_features_in_,)
         Column means; estimated by the model if values are missing. For views that are not Gaussian,
-        the linear predictor at factors of zero.
+        the linear predictor with all factors equal to zero.
     scale_ : ndarray of shape (n_features_in_,)
         Ones. The columns are not scaled.
     varying_ : ndarray of bool of shape (n_features_in_,)
@@ -217,8 +219,8 @@ class SCA(HasDensity, SparseProjection):
     objective_path_ : ndarray of shape (n_iter_,)
         Objective after each iteration, non-decreasing. "ard": lower bound of the log marginal
         likelihood (evidence). "hyperbolic": log posterior density; a zero loading counts as 1e-12
-        (in units of the data) if the prior density is infinite at zero. Lower bounds of these if a
-        view is not Gaussian.
+        (in units of the data) if the prior density is infinite at zero. If a view is not Gaussian,
+        the objective is a lower bound on these values.
     n_iter_ : int
         Number of iterations.
     stop_reason_ : StopReason
@@ -572,7 +574,7 @@ class SCA(HasDensity, SparseProjection):
     def _set_results(
         self, solution: Solution, columns: Columns, mean: np.ndarray, size: np.ndarray
     ) -> None:
-        """Set the fitted attributes for all columns, in the units and container of the data.
+        """Set the fitted attributes in the units and container of the data.
 
         ``mean`` and ``size``, for the varying columns, map the units of the solution to those of
         the data.
@@ -618,7 +620,7 @@ class SCA(HasDensity, SparseProjection):
     def _set_group_results(
         self, solution: Solution, columns: Columns, table: GroupedData, rows: RowGroups
     ) -> None:
-        """Set the attributes of a model of several groups: pooled first, then for each group."""
+        """Set the pooled and the group attributes of a model of several groups."""
         assert solution.factor_variance is not None
         kept, width, size = table.kept, self.n_features_in_, table.size
         varying_in_group = table.varying_in_group
@@ -654,7 +656,10 @@ class SCA(HasDensity, SparseProjection):
         )
 
     def _set_single_group_results(self, rows: RowGroups) -> None:
-        """Set the group attributes of a single group, which is a model without groups."""
+        """Set the group attributes if there is one group.
+
+        The model is then equal to the model without groups.
+        """
         self.groups_, self.group_sizes_ = rows.labels, rows.sizes
         xp = array_namespace(self.components_)
         self.group_means_ = self.mean_[None, :]
@@ -681,7 +686,10 @@ class SCA(HasDensity, SparseProjection):
     def _open_checkpoint(
         self, checkpoint: CheckpointLike, X: Table, **others: object
     ) -> Checkpoint | None:
-        """Open the checkpoint; ``max_iter`` must be equal if it limits initial fits as well."""
+        """Open the checkpoint of the fit.
+
+        ``max_iter`` must be equal if it also limits the initial fits.
+        """
         if self.n_components == "auto" or container_of(X).has_missing(X):
             others["max_iter"] = self.max_iter
         return super()._open_checkpoint(checkpoint, X, **others)
@@ -813,8 +821,8 @@ class SCA(HasDensity, SparseProjection):
             Data in the units of ``fit``. NaN marks missing values, None a missing view.
         groups : array-like of shape (n_samples,) or None, default=None
             Groups of the rows if ``fit`` received groups. Columns that do not vary within the group
-            of a row are ignored. None is the density of the mixture of all groups, on the columns
-            that vary within each group.
+            of a row are ignored. None gives the density of the mixture of all groups, on the
+            columns that vary within each group.
 
         Returns
         -------
@@ -915,7 +923,8 @@ class SCA(HasDensity, SparseProjection):
         Returns
         -------
         array-like of shape (n_samples, n_features_in_)
-            New data matrix in the container type of ``X``. A list gives one array of all views.
+            New data matrix in the container type of ``X``. If ``X`` is a list, one array with the
+            columns of all views.
         """
         rows = self._validate_rows(X)
         codes = self._group_codes(groups, rows)
@@ -1004,7 +1013,7 @@ class SCA(HasDensity, SparseProjection):
         return self._factors(columns), columns
 
     def _expand_matrix(self, matrix: np.ndarray, columns: np.ndarray) -> Array:
-        """Return a matrix of some columns as one of all columns, zero elsewhere."""
+        """Expand a matrix of some columns to all columns, with zeros elsewhere."""
         full = np.zeros((self.n_features_in_, self.n_features_in_))
         full[np.ix_(columns, columns)] = matrix
         return from_numpy(full, self.mean_, self.mean_.dtype)
@@ -1014,7 +1023,10 @@ class SCA(HasDensity, SparseProjection):
         return next((name for name in self.likelihood_ if name != "gaussian"), None)
 
     def _group_codes(self, groups: ArrayLike | None, X: Table) -> np.ndarray | None:
-        """Return the group numbers of new rows; None if they are unknown or there are none."""
+        """Return the group numbers of new rows.
+
+        The result is None if the groups are unknown or the model has no groups.
+        """
         return encode_groups(groups, X.shape[0], getattr(self, "groups_", None))
 
     def _grouped_model(self) -> GroupedModel | None:
@@ -1049,7 +1061,7 @@ class SCA(HasDensity, SparseProjection):
         )
 
     def _loading_variance(self, factor_variance: np.ndarray | float = 1.0) -> np.ndarray:
-        """Return the variance that the uncertainty of the loadings adds to each column.
+        """Return the variance of each column due to uncertain loadings.
 
         A new row is x = <l>'z + (l - <l>)'z + noise. The second term has mean zero and variance
         sum_k v_k var(l_k) for factor variances v. It is uncorrelated with the first term and
@@ -1094,7 +1106,7 @@ class SCA(HasDensity, SparseProjection):
 
 
 def _standardise(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray | None]:
-    """Return the centred varying columns, the map to the original units and the observed mask."""
+    """Return the centred varying columns, their units and the observed mask."""
     seen = None
     if has_missing(X):
         op, columns, seen = standardise_observed(X, scale)
@@ -1112,7 +1124,10 @@ def _standardise(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray |
 def _drop_target(
     views: Table | Mapping[int, Table] | Sequence[Table], target: int, n_views: int
 ) -> Table:
-    """Return the views without the target; a single data matrix is returned as is."""
+    """Return the views without the target.
+
+    A single data matrix is returned unchanged.
+    """
     if isinstance(views, Mapping):
         unknown = [key for key in views if key not in range(n_views)]
         if unknown:

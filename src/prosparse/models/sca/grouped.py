@@ -207,9 +207,10 @@ def covariance(v: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, float]:
 def optimal_factor_variances(v: np.ndarray, P: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Update each factor variance to its optimum given the others, in one sweep.
 
-    With the factors integrated out, the bound as a function of one v_k is, per sample,
-    -1/2 log(1 + v s) + 1/2 q^2 v / (1 + v s), as in `loadings.update_ard_rows`, with the same s for
-    all samples. The maximum is (<q^2> - s) / s^2, or zero if the mean of q^2 is below s.
+    With the factors integrated out, each sample contributes
+    -1/2 log(1 + v s) + 1/2 q^2 v / (1 + v s) to the bound as a function of v = v_k. The form is
+    that of `loadings.update_ard_rows`, and s is the same for all samples. The maximum is at
+    v = (<q^2> - s) / s^2, or at zero if the mean <q^2> over the samples is below s.
 
     Parameters
     ----------

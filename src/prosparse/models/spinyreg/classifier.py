@@ -82,7 +82,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
     selected_coef_ : ndarray of shape (1, n_features_in_)
         Posterior mode of the coefficients of the selected set, exactly zero outside ``support_``.
     selected_intercept_ : ndarray of shape (1,)
-        Intercept that belongs to ``selected_coef_``.
+        Intercept of the selected set.
     support_ : ndarray of shape (n_features_in_,)
         Boolean mask of the selected variables.
     n_selected_ : int
@@ -101,15 +101,15 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         Ranks of the variables; 1 is the last variable removed by backward elimination. Variables
         outside the path are ranked by the evidence that each would add.
     cardinalities_ : ndarray of shape (n_models,)
-        Numbers of variables of the nested models on the path: 0, 1, 2, ...
+        Numbers of variables in the nested models on the path: 0, 1, 2, ...
     log_evidence_path_ : ndarray of shape (n_models,)
         Log marginal likelihood of each model on the path.
     log_posterior_path_ : ndarray of shape (n_models,)
         Log evidence plus log prior of each model on the path, up to a constant.
     candidate_indices_ : ndarray of shape (n_candidates,)
-        Indices of the variables whose joint posterior covariance enters the class probabilities:
-        at most 300 variables of inclusion probability at least 0.01 with averaging, else the
-        selected variables.
+        Indices of the variables whose joint posterior covariance enters the class probabilities.
+        With averaging, these are at most 300 variables with an inclusion probability of at least
+        0.01; otherwise, the selected variables.
     objective_path_ : ndarray of shape (n_iter_,)
         Log posterior after each move of the search that found the set. It is non-decreasing.
     n_iter_ : int
@@ -132,10 +132,10 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
     With ``Z = (X - mean_) / scale_``, the log odds of the second class are b + Z_v w for the set
     v, with w ~ N(0, tau^2 I). Laplace's approximation integrates over b and w; its error in the
     log evidence is a few hundredths. A grid of powers of two integrates over tau, which has a
-    half-Cauchy prior. The prior on sets gives each variable the same probability of being
-    active, uniform on [0, 1/2]. Coefficients of separated classes are finite.
+    half-Cauchy prior. Under the prior on sets, all variables have the same probability of being
+    active, which is uniform on [0, 1/2]. Coefficients are finite even if the classes are separable.
 
-    A row of weight 2 counts as two rows. Class weights are not supported, because they would
+    A row with weight 2 counts as two rows. Class weights are not supported, because they would
     change the class probabilities. For more than two classes, use
     ``sklearn.multiclass.OneVsRestClassifier``.
 
@@ -204,8 +204,8 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         y : array-like of shape (n_samples,)
             Class labels with two distinct values.
         sample_weight : array-like of shape (n_samples,), float or None, default=None
-            Numbers of observations that the rows represent. A row of weight 2 counts as two
-            rows, a row of weight 0 is ignored.
+            Number of observations that each row represents. A row with weight 2 counts as two
+            rows, and a row with weight 0 is ignored.
 
         Returns
         -------
@@ -263,7 +263,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
             self._set_average(found.average, np.flatnonzero(self.varying_)[found.listed], unit)
 
     def _set_selected(self, found: LogisticSolution, indices: np.ndarray, unit: float) -> None:
-        """Set the coefficients of the selected set, also as those of `predict`."""
+        """Set the coefficients of the selected set and use them in `predict`."""
         n_intercepts, increasing = int(self.fit_intercept), np.argsort(indices)
         coef = np.zeros(self.support_.size)
         coef[indices] = found.fit.m / (unit * self.scale_[indices])
@@ -361,7 +361,9 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         return log_odds
 
     def predict(self, X: Table) -> np.ndarray:
-        """Predict ``classes_[1]`` for rows in which ``X @ coef_.T + intercept_`` is positive.
+        """Predict the more probable class of each row.
+
+        This is ``classes_[1]`` if ``X @ coef_.T + intercept_`` is positive.
 
         Parameters
         ----------
@@ -371,7 +373,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         Returns
         -------
         ndarray of shape (n_samples,)
-            The more probable class of each row.
+            Class labels.
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
@@ -427,7 +429,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
 
 
 def _in_units_of_columns(covariance: np.ndarray, unit: float) -> np.ndarray:
-    """Rescale the covariance of (intercept, coefficients) from the operator's unit to that of X."""
+    """Rescale the covariance of intercept and coefficients to the units of X."""
     covariance = covariance.copy()
     covariance[1:] /= unit
     covariance[:, 1:] /= unit

@@ -118,7 +118,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     selected_coef_ : ndarray of the shape of coef_
         Coefficients of the selected set, exactly zero outside ``support_``.
     selected_intercept_ : float or ndarray of shape (n_responses,)
-        Intercept that belongs to ``selected_coef_``.
+        Intercept of the selected set.
     selected_coef_covariance_ : ndarray of shape (n_selected_, n_selected_)
         Posterior covariance of the nonzero ``selected_coef_``. The shape is
         (n_responses, n_selected_, n_selected_) for several responses.
@@ -153,7 +153,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         Ranks of the variables; 1 is the last variable removed by backward elimination. Variables
         outside the path are ranked by the evidence that each would add.
     cardinalities_ : ndarray of shape (n_models,)
-        Numbers of variables of the nested models on the path: 0, 1, 2, ...
+        Numbers of variables in the nested models on the path: 0, 1, 2, ...
     log_evidence_path_ : ndarray of shape (n_models,)
         Log marginal likelihood of each model on the path.
     log_posterior_path_ : ndarray of shape (n_models,)
@@ -168,8 +168,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         that of the selected set.
     candidate_indices_ : ndarray of shape (n_candidates,)
         Indices of the variables whose joint posterior covariance enters the standard deviation
-        of a prediction: at most 300 variables of inclusion probability at least 0.01 with
-        averaging, else the selected variables.
+        of a prediction. With averaging, these are at most 300 variables with an inclusion
+        probability of at least 0.01; otherwise, the selected variables.
     degrees_of_freedom_ : float
         Degrees of freedom of the noise, between 3 and 200. Present if ``noise="student"``.
     row_weight_ : ndarray of shape (n_samples,)
@@ -286,8 +286,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         y : array-like of shape (n_samples,) or (n_samples, n_responses)
             Response. Several responses share one selected set.
         sample_weight : array-like of shape (n_samples,), float or None, default=None
-            Numbers of observations that the rows represent. A row of weight 2 counts as two
-            rows, a row of weight 0 is ignored. Divide inverse noise variances by their mean
+            Number of observations that each row represents. A row with weight 2 counts as two
+            rows, and a row with weight 0 is ignored. Divide inverse noise variances by their mean
             before passing them as weights.
 
         Returns
@@ -396,7 +396,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         """Set the fitted attributes in the units of X and y."""
         indices = self._set_selection(columns, found.order, found.selected, found.relevance)
         target, n = response.column, response.n
-        # A coefficient in the units of X and y is one of the operator's, divided by ratio * scale.
+        # Coefficients in the units of X and y are those of the operator divided by ratio * scale.
         ratio = columns.length(1.0) / target.length(1.0)
         _check_units(found, columns, target, self.scale_[indices])
         self.cardinalities_ = np.arange(found.path.sigma2.size)
@@ -421,7 +421,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     def _set_selected(
         self, found: Solution, indices: np.ndarray, ratio: float, target: Columns
     ) -> None:
-        """Set the coefficients of the selected set, also as those of `predict`."""
+        """Set the coefficients of the selected set and use them in `predict`."""
         increasing = np.argsort(indices)
         indices, scale = indices[increasing], self.scale_[indices[increasing]]
         covariance = found.weights.covariance[increasing][:, increasing] / ratio**2
@@ -655,13 +655,13 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 def _check_units(found: Solution, columns: Columns, target: Columns, scale: np.ndarray) -> None:
     """Check that variances and precisions are finite in the units of X and y.
 
-    ``scale`` is that of the selected columns. Sizes are computed in logarithms, because products
-    may overflow.
+    ``scale`` is that of the selected columns. Sizes are computed on the log scale, because
+    products may overflow.
     """
     log_length, log_target = math.log(columns.length(1.0)), math.log(target.length(1.0))
     noise_precision = -np.log(found.path.sigma2) - 2.0 * log_target
     coef_precision = 2.0 * log_length + found.path.log_ratio + noise_precision
-    size = log_target - log_length - np.log(scale)  # of the coefficients
+    size = log_target - log_length - np.log(scale)  # log size of the coefficients
     variance = np.log(found.posterior_variances) + 2.0 * size
     _check_exponents(np.concatenate([noise_precision, coef_precision, size, variance]))
 

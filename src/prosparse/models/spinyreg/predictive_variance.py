@@ -10,7 +10,7 @@ from ...data.containers import Table
 def quadratic_form(
     X: Table, indices: np.ndarray, C: np.ndarray, mean: np.ndarray, scale: np.ndarray
 ) -> np.ndarray:
-    """Compute z'Cz for each row z of ``X``, standardised and restricted to ``indices``.
+    """Compute z'Cz for each standardised row z of ``X[:, indices]``.
 
     If C has one row more than there are indices, z starts with a one for the intercept.
     """

@@ -1,4 +1,4 @@
-"""The `SPPCA` estimator. `model` holds the mathematics."""
+"""The `SPPCA` estimator. The mathematics is in `model`."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class SPPCA(GaussianProjection):
         penalty itself, in units of the log-likelihood per unit of loading. If the path has too
         few large models for the slope heuristic, extended BIC replaces it; see ``criterion_``.
     penalties : array-like or None, default=None
-        Grid of penalties. None: 100 values from 0 to the smallest penalty at which all loadings
-        are zero.
+        Grid of penalties. By default, 100 values from 0 to the smallest penalty at which all
+        loadings are zero.
     max_iter : int, default=2000
         Maximum number of iterations at each penalty.
     tol : float, default=1e-10
@@ -73,7 +73,7 @@ class SPPCA(GaussianProjection):
     support_ : ndarray of bool, shape (n_features_in_,)
         Variables with a nonzero loading.
     n_selected_ : int
-        Number of these variables.
+        Number of selected variables.
     relevance_ : ndarray of shape (n_features_in_,)
         Norm of the loadings of each variable, relative to the largest.
     ranking_ : ndarray of int, shape (n_features_in_,)
@@ -81,7 +81,7 @@ class SPPCA(GaussianProjection):
     explained_variance_ : ndarray of shape (n_components_,)
         Variance that each component adds to the span of the preceding components.
     explained_variance_ratio_ : ndarray of shape (n_components_,)
-        The same as a proportion of the total variance.
+        ``explained_variance_`` as a proportion of the total variance.
     noise_variance_ : float
         Noise variance, common to all variables.
     mean_ : ndarray of shape (n_features_in_,)
@@ -99,8 +99,8 @@ class SPPCA(GaussianProjection):
 
     Notes
     -----
-    ``transform`` returns posterior means of the factors. The noise variance is common to all
-    variables, so that the columns should have comparable units.
+    ``transform`` returns posterior means of the factors. The columns should have comparable
+    units, because the noise variance is common to all variables.
 
     The slope heuristic and extended BIC correct for the selection of the loadings by the data.
     AIC and BIC do not, and retain more loadings.
