@@ -45,7 +45,8 @@ def scores(
     for make in MODELS.values():
         model = make().fit(X[:n], y)
         error = float(np.sqrt(np.mean((model.predict(test) - test @ coef) ** 2)))
-        results.append((error, support_f_score(coef != 0, model.support_)))
+        selected = model.support_ if hasattr(model, "support_") else model.coef_ != 0
+        results.append((error, support_f_score(coef != 0, selected)))
     return results
 
 
