@@ -1,4 +1,4 @@
-"""Interpretation of factors: leading variables, gene set enrichment and associations.
+"""Interpretation of factors by variables, gene sets and covariates.
 
 The functions do not refit the model. They return lists of named tuples, which ``pandas.DataFrame``
 accepts. Factors are numbered from 0, like the rows of ``components_``.
@@ -358,7 +358,7 @@ def _select_background(
 def _find_members(
     gene_sets: Mapping[str, Iterable[str]], columns: Mapping[str, int], min_size: int
 ) -> dict[str, np.ndarray]:
-    """Return the mask of the variables in each set of sufficient size, (n_features,)."""
+    """Return the mask of the variables in each set of sufficient size."""
     if not isinstance(gene_sets, Mapping):
         raise InputError(
             "`gene_sets` must map the names of sets to the names of their variables, got "

@@ -63,7 +63,7 @@ class Deviations(NamedTuple):
 
 
 class RawRows(Protocol):
-    """Raw data that can be measured and standardised; one class per way of storing rows.
+    """Raw data that can be standardised; one subclass per storage format.
 
     Measurements are NumPy arrays in double precision of length p.
     """
@@ -270,7 +270,7 @@ def _check_finite(low: np.ndarray, high: np.ndarray) -> None:
 
 
 def _check_near_zero(mean: np.ndarray, largest: np.ndarray, varying: np.ndarray) -> None:
-    """Check that the means of sparse columns are not large relative to their deviations."""
+    """Raise an error for sparse columns with large means and small deviations."""
     far = np.flatnonzero(varying & (np.abs(mean) / MAX_RELATIVE_MEAN > largest))
     if far.size:
         raise InputError(

@@ -20,7 +20,7 @@ class Database(NamedTuple):
     name: str
     url: str  # address of a page without the identifier
     pattern: re.Pattern[str]
-    known: frozenset[str] = frozenset()  # identifiers of which some must be among the names
+    known: frozenset[str] = frozenset()  # identifiers; some of them must be among the names
 
 
 # Symbols that occur in almost every table of human genes.
@@ -52,7 +52,7 @@ DATABASES = (
 
 
 def find_database(names: list[str]) -> Database | None:
-    """Return the database whose identifiers the names are, or None."""
+    """Return the database that the names are identifiers of, or None."""
     if len(names) < MIN_NAMES:
         return None
     for database in DATABASES:

@@ -114,7 +114,7 @@ def headline(found: Findings, null: PermutationNull | None = None) -> str:
 
 
 def describe_selection(found: Findings, null: PermutationNull | None = None) -> str:
-    """Return the number of selected variables and the number expected under the null.
+    """Return the numbers of selected variables, observed and under the null.
 
     Parameters
     ----------

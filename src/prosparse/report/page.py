@@ -1,4 +1,6 @@
-"""Report as one self-contained HTML page: text by jinja2, plots by a script in the page.
+"""Report as one self-contained HTML page.
+
+Jinja2 renders the text, and a script in the page draws the plots.
 
 Names come from untrusted files. Jinja2 escapes them in the text, and JSON escapes ``<``, ``>`` and
 ``&`` in the data. The script sets text and never HTML. The content security policy of the page
@@ -245,7 +247,7 @@ def page_data(
     stability: Stability | None = None,
     database: Database | None = None,
 ) -> dict[str, Any]:
-    """Return the data of the plots and the table, with the variables in order of relevance."""
+    """Return the data of the plots and the table, the most relevant first."""
     order = found.order
     return {
         "names": [found.names[k] for k in order],
@@ -264,17 +266,23 @@ def page_data(
 
 
 def _bar_heights(found: Findings) -> np.ndarray:
-    """Return the communality of the variables if they were tested, else their relevance."""
+    """Return the communality of tested variables, otherwise the relevance."""
     return found.relevance if found.tests is None else found.tests.communality
 
 
 def _round(values: Any, digits: int = 4) -> list[float | None]:
-    """Round to few digits, for a small page; values that are not finite become null."""
+    """Round to few digits to reduce the size of the page.
+
+    Values that are not finite become null.
+    """
     return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in np.ravel(values)]
 
 
 def _thin(n: int, maximum: int, centre: int | None = None) -> np.ndarray:
-    """Return at most ``maximum`` evenly spaced indices, and all indices close to ``centre``."""
+    """Return evenly spaced indices and all indices close to ``centre``.
+
+    There are at most ``maximum`` evenly spaced indices.
+    """
     indices = np.linspace(0, n - 1, min(n, maximum)).round().astype(int)
     if centre is not None:
         close = np.arange(max(0, centre - N_NEIGHBOURS), min(n, centre + N_NEIGHBOURS + 1))
@@ -283,7 +291,7 @@ def _thin(n: int, maximum: int, centre: int | None = None) -> np.ndarray:
 
 
 def _bars(found: Findings) -> dict[str, Any]:
-    """Return the ranked variables of the bar plot and their positions, highest first."""
+    """Return the variables of the bar plot and their positions, highest first."""
     n_ranked = min(len(found.names), max(MIN_RANKED, 3 * found.n_selected))
     decreasing = np.argsort(-_bar_heights(found)[found.order], kind="stable")
     indices = _thin(n_ranked, MAX_BARS)
@@ -316,7 +324,10 @@ def _criterion_label(path: ModelPath) -> str:
 
 
 def _curve_caption(path: ModelPath) -> str:
-    """Describe the plot of the compared models, with its maximum if it was not selected."""
+    """Describe the plot of the compared models.
+
+    The maximum is given if it was not selected.
+    """
     label = _criterion_label(path)
     caption = f"{label[0].upper()}{label[1:]} against the {path.x_label}; the marked point was "
     y = np.where(np.isfinite(path.criterion), path.criterion, -np.inf)
@@ -328,7 +339,10 @@ def _curve_caption(path: ModelPath) -> str:
 
 
 def _objective(path: np.ndarray) -> dict[str, Any]:
-    """Return the distance of the objective to its final value, at iterations below it."""
+    """Return the distance of the objective from its final value.
+
+    Iterations at or above the final value are omitted.
+    """
     distance = path[-1] - path
     indices = _thin(path.size, MAX_PATH)
     indices = indices[np.isfinite(distance[indices]) & (distance[indices] > 0)]
@@ -352,7 +366,7 @@ def _scatter(
 
 
 def _colours(values: list[Any], name: str) -> dict[str, Any]:
-    """Return a colour scale for many different numbers, else one colour for each value."""
+    """Return a colour scale for many numbers, or one colour for each value."""
     numbers = [_to_number(value) for value in values]
     different = {v for v in numbers if v is not None and math.isfinite(v)}
     texts = ["missing" if str(v) in ("", "nan", "None") else str(v) for v in values]
@@ -407,7 +421,7 @@ def _print_note(heat: dict[str, Any]) -> str:
 
 
 def _views(found: Findings) -> dict[str, Any] | None:
-    """Return the proportions of variance explained in each view, if there are several."""
+    """Return the proportions of variance explained in each of several views."""
     if found.views is None or len(found.views.columns) < 2:
         return None
     proportions = found.views.explained[:, :MAX_COMPONENTS]
@@ -424,7 +438,7 @@ def _views(found: Findings) -> dict[str, Any] | None:
 
 
 def _heat_map(found: Findings) -> dict[str, Any]:
-    """Return the loadings of the selected variables, with values relative to the largest."""
+    """Return the loadings of the selected variables, relative to the largest."""
     rows = found.selected[:MAX_LOADINGS]
     values = found.loadings[:MAX_COMPONENTS, rows].T
     largest = float(np.max(np.abs(values), initial=0.0)) or 1.0

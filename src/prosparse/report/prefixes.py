@@ -14,7 +14,7 @@ from ..findings import Findings
 from ..phrases import percent
 
 MIN_PROPORTION = 0.5  # minimum proportion of the squared loadings of a component
-MAX_FREQUENCY = 0.2  # maximum proportion of names with the prefix; common prefixes say little
+MAX_FREQUENCY = 0.2  # maximum proportion of names with the prefix; others are uninformative
 MIN_NAMES = 3  # minimum number of names with the prefix
 # A word before a separator such as - or _, or the letters before the first digit.
 _WORD = re.compile(r"([^\W\d_][^\W_]*[-_.:/ ])")
@@ -39,7 +39,7 @@ def extract_prefix(name: str) -> str | None:
 
 
 def describe_prefix(found: Findings, component: int) -> list[str]:
-    """Return a sentence if variables with a rare common prefix dominate a component."""
+    """Describe the rare common prefix of variables that dominate a component."""
     squares = found.loadings[component] ** 2
     columns_by_prefix: dict[str, list[int]] = defaultdict(list)
     for column, name in enumerate(found.names):

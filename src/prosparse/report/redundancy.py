@@ -1,7 +1,8 @@
 """Groups of redundant variables among the selected ones.
 
-Complete linkage clustering of the absolute correlations: every pair of variables in a group is
-strongly correlated. For a `Panel`, the groups are the variables that each selected one represents.
+The groups come from complete linkage clustering of the absolute correlations: every pair of
+variables in a group is strongly correlated. For a `Panel`, a group consists of the variables that a
+selected variable represents.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MAX_LISTED = 12  # maximum number of names in the list of a group
 
 
 class RedundantGroup(NamedTuple):
-    """Variables that one of them can represent."""
+    """Group of variables that one of them can represent."""
 
     representative: int  # index of the most relevant selected variable
     others: list[int]  # indices of the other variables, most relevant first
@@ -155,7 +156,7 @@ def _to_dense(X: Any) -> np.ndarray:
 
 
 def _correlate(values: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
-    """Return the correlation matrix of the columns, within groups if there are any."""
+    """Return the correlation matrix of the columns, within groups if given."""
     values = values - values.mean(axis=0)
     for code in [] if codes is None else np.unique(codes):
         values[codes == code] -= values[codes == code].mean(axis=0)

@@ -1,4 +1,4 @@
-"""Test of shared variance: is a variable explained by the components of the other variables?
+"""Test whether the components of other variables explain a variable.
 
 `StandardisedData` wraps the data matrix. `select_shared_variables` selects variables with false
 discovery rate control, `count_components` counts their components, and `compute_communalities`

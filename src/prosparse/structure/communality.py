@@ -1,4 +1,4 @@
-"""Communality: proportion of the variance of a variable that components explain."""
+"""Communality: proportion of variance that the components explain."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from .leave_one_out import leave_one_out_r2
 
 
 def compute_communalities(data: StandardisedData, selected: np.ndarray, d: int) -> np.ndarray:
-    """Compute R2(d) of each variable with the components of the selected variables.
+    """Compute R2(d) of each variable given the selected variables.
 
     Parameters
     ----------
     data : StandardisedData
     selected : bool ndarray of shape (p,)
-        Variables whose components are used; each is left out of its own components.
+        Variables whose components are used. The components for a selected variable are computed
+        without that variable.
     d : int
         Number of components.
 

@@ -16,7 +16,7 @@ _MAX_ITERATIONS = 10
 _MIN_UNIQUENESS = 1e-6  # lower bound of the uniqueness of a variable
 # Rows per variable above which leave-one-out uniquenesses are accurate enough.
 _MANY_ROWS = 10
-_MIN_FREE_PROPORTION = 0.05  # of the degrees of freedom of a variable that components leave
+_MIN_FREE_PROPORTION = 0.05  # minimum proportion of residual degrees of freedom of a variable
 
 
 def count_components(
@@ -74,7 +74,8 @@ def count_components(
         is_complete = found.eigenvalue_bound is None or n_known < requested
         if is_complete or leave_one_out_count < n_known or n_known >= max_count:
             break
-        # All known components are signals: there may be more, and these will be reported.
+        # All known components are signals, and there may be more. These are computed with the
+        # accuracy of fitted components.
         requested, tolerance = min(2 * n_known, max_count), FIT_TOLERANCE
     if dof >= _MANY_ROWS * n_members:
         return min(leave_one_out_count, max_count)
@@ -96,10 +97,11 @@ def count_components(
 
 
 def _count_known_signals(data: StandardisedData, members: np.ndarray) -> int:
-    """Return the number of components of the last test if all appear to be signals, else 0.
+    """Return the number of components of the last test if all are signals.
 
-    The result saves a decomposition and does not change the count. It is approximate: the last test
-    was of another set, and in-sample residuals underestimate the uniqueness.
+    Otherwise the result is 0. It saves a decomposition and does not change the count. It is
+    approximate: the last test was of another set, and in-sample residuals underestimate the
+    uniqueness.
     """
     last = data.last_components
     if last is None or last.eigenvalue_bound is None:
@@ -134,5 +136,5 @@ def _whiten(columns: np.ndarray, uniqueness: np.ndarray) -> _Spectrum:
 
 
 def ledermann_bound(p: int) -> int:
-    """Return the maximum number of identifiable factors of p variables (Ledermann, 1937)."""
+    """Return the maximum number of identifiable factors (Ledermann, 1937)."""
     return max(1, int((2 * p + 1 - math.sqrt(8 * p + 1)) / 2))

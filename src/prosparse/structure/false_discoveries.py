@@ -1,4 +1,4 @@
-"""Multiple testing: combination of p-values and control of the false discovery rate.
+"""Combination of p-values and control of the false discovery rate.
 
 [BH95]  Y. Benjamini, Y. Hochberg. Controlling the false discovery rate. JRSS B 57, 1995.
 [LX20]  Y. Liu, J. Xie. Cauchy combination test: a powerful test with analytic p-value calculation
@@ -20,7 +20,7 @@ _MAX_PVALUE = 1.0 - 1e-9  # a p-value of 1 must not outweigh all others
 
 
 def combine_pvalues(pvalues: np.ndarray) -> np.ndarray:
-    """Combine the p-values of nested models by the Cauchy combination test, [LX20].
+    """Combine p-values of nested models by the Cauchy combination test, [LX20].
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def to_cauchy_variables(pvalues: np.ndarray) -> np.ndarray:
 
 
 def combine_cauchy_variables(variables: np.ndarray) -> np.ndarray:
-    """Compute the p-value of the mean of each row, which is again a Cauchy variable."""
+    """Compute the p-value of the mean of each row, again a Cauchy variable."""
     mean = np.mean(np.minimum(variables, np.finfo(float).max / variables.shape[1]), axis=1)
     tail = 1.0 / (np.pi * np.maximum(mean, 1.0))
     pvalues = np.where(mean > 1.0 / _SMALL_PVALUE, tail, 0.5 - np.arctan(mean) / np.pi)

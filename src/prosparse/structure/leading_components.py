@@ -1,11 +1,11 @@
-"""Principal components of subsets of the columns of a standardised data matrix.
+"""Principal components of subsets of the columns of standardised data.
 
 The shape of the data determines the algorithm. With few columns, the components follow from the
 Gram matrix X'X; with few rows, from X X'. If both dimensions are large, only the leading components
 are computed, together with an upper bound on the remaining eigenvalues.
 
 Rows may be grouped (donors, batches, repeated measures). Columns are then centred within groups: X
-is replaced by C X, where C subtracts the group means. C X is not formed, so that sparse data stay
+is replaced by C X, where C subtracts the group means. C X is not formed, so sparse data stay
 sparse.
 """
 
@@ -68,7 +68,7 @@ class StandardisedData:
             self.group_means = groups.column_means(op)
             between = groups.sizes @ self.group_means**2
             self.sums_of_squares = np.maximum(self.sums_of_squares - between, 0.0)
-        # Consecutive calls often ask for the same subset or for one that differs little.
+        # Consecutive calls often use the same subset or a similar one.
         self.last_components: PrincipalComponents | None = None
         self._last_tolerance = TEST_TOLERANCE
         self._last_subset: tuple[np.ndarray, Operator] | None = None
@@ -148,7 +148,10 @@ class StandardisedData:
         count: int,
         project: Callable[..., np.ndarray],
     ) -> PrincipalComponents:
-        """Decompose X'X of the members; ``project`` maps weights F to X'X F of all columns."""
+        """Decompose X'X of the members.
+
+        ``project`` maps weights F to X'X F of all columns.
+        """
         eigenvalues, V = _sort_eigenpairs(eigenpairs(gram), self.dof)
         weights = V / np.sqrt(eigenvalues)
         count = min(max(count, N_LEADING), eigenvalues.size)
@@ -210,11 +213,12 @@ class StandardisedData:
     def _leading_from_outer(
         self, members: np.ndarray, subset: Operator, count: int, tolerance: float
     ) -> PrincipalComponents:
-        """Compute leading components by products with X X', starting from an earlier subset.
+        """Compute leading components by products with X X'.
 
-        Successive subsets differ little, and X X' is updated from one to the next. Products with
-        X X' are much cheaper than products with X, which allows a finer tolerance. Selections
-        that depend on the components then converge in fewer iterations.
+        The iterations start from the components of an earlier subset. Successive subsets differ
+        little, and X X' is updated from one to the next. Products with X X' are much cheaper than
+        products with X, which allows a finer tolerance. Selections that depend on the components
+        then converge in fewer iterations.
         """
         outer = self._update_outer(members, subset)
         strips = slices_of(self.n, -(-self.n // _N_STRIPS))
@@ -243,7 +247,7 @@ class StandardisedData:
         )
 
     def _update_outer(self, members: np.ndarray, subset: Operator) -> np.ndarray:
-        """Compute X X' of the members, by an update if the last subset has most of them."""
+        """Compute X X' of the members, by an update if the last subset is similar."""
         last, self._last_outer = self._last_outer, None  # only one is held in memory
         if last is not None and 2 * np.sum(members & last[0]) > np.sum(members):
             previous, outer = last
@@ -285,7 +289,7 @@ class StandardisedData:
         return self.centre(_to_float64(subset.matmul(weights)))
 
     def dense_columns(self, columns: np.ndarray, subset: Operator | None = None) -> np.ndarray:
-        """Return columns of the data, or of a ``subset`` of its columns, as an array (n, k)."""
+        """Return columns of the data or of a ``subset`` as an array (n, k)."""
         taken = (self.op if subset is None else subset).take_columns(columns)
         identity = from_numpy(np.eye(columns.size), taken.column_squares(), self.op.dtype)
         return self.centre(_to_float64(taken.matmul(identity)))
@@ -308,7 +312,7 @@ class StandardisedData:
 def _sort_eigenpairs(
     pairs: tuple[np.ndarray, np.ndarray], max_rank: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sort eigenpairs in decreasing order and drop those that are rounding errors."""
+    """Sort eigenpairs in decreasing order and drop rounding errors."""
     eigenvalues, vectors = pairs[0][::-1], pairs[1][:, ::-1]
     rank = min(int(np.sum(eigenvalues > _RANK_TOLERANCE * eigenvalues[0])), max_rank)
     return eigenvalues[:rank], vectors[:, :rank]

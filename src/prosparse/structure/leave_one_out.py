@@ -1,4 +1,4 @@
-"""Leave-one-out R2 of each column with the principal components of all other columns.
+"""Leave-one-out R2 of each column given the components of the others.
 
 Symbols: X (n x p) centred; X X' = U diag(L) U'; x one column, z = U'x. The other columns have
 X X' - x x', in the basis U: diag(L) - z z'. Its eigenvalues l_i interlace, L_{i+1} <= l_i <= L_i,
@@ -121,7 +121,7 @@ def bound_leave_one_out_r2(
     count: int,
     eigenvalue_bound: float | None = None,
 ) -> R2Bounds:
-    """Bound ``leave_one_out_r2(...).lower`` by matrix products, without root finding.
+    """Bound ``leave_one_out_r2(...).lower`` without root finding.
 
     Parameters
     ----------
@@ -192,13 +192,13 @@ def bound_leave_one_out_r2(
 
 
 def leave_one_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:
-    """Compute the leading eigenvectors of X X' - x x' in the basis U, for each column x.
+    """Compute leading eigenvectors of X X' - x x' in the basis U, for each x.
 
     Parameters
     ----------
     eigenvalues : ndarray of shape (m,)
-        Eigenvalues of X X' in decreasing order. The last may be an assumed one, at which the
-        remainder of a column lies.
+        Eigenvalues of X X' in decreasing order. The last may be an assumed eigenvalue for the
+        remainder of a column.
     z : ndarray of shape (n_columns, m)
         U'x of each column that is left out.
     count : int
@@ -394,7 +394,10 @@ class _PoleSide(NamedTuple):
 
 
 def _split_poles(equations: SecularEquations, i: int, width: float) -> tuple[_PoleSide, _PoleSide]:
-    """Split the poles into those above and below the i-th root, which drops at most ``width``."""
+    """Split the poles into those above and below the i-th root.
+
+    The root drops by at most ``width``.
+    """
     poles = equations.poles - equations.poles[i]
     centre, half_width = -0.5 * width, 0.5 * width
     # Poles decrease: distant poles above come first, distant poles below come last.

@@ -1,8 +1,8 @@
 """Test of each column against the principal components of the other columns.
 
 The statistic is R2(d), d = 1, ..., D, of a column with the leading components of a set of columns,
-the *members*. A member is left out of its own components (`leave_one_out`). The p-values for
-d = 1, ..., D (`null_distribution`) are combined (`false_discoveries`), so that no number of
+the *members*. The components for a member are computed without it (`leave_one_out`). The p-values
+for d = 1, ..., D (`null_distribution`) are combined (`false_discoveries`), so that no number of
 components has to be selected.
 
 [F49]  K. Fan. On a theorem of Weyl concerning eigenvalues of linear transformations I. Proceedings
@@ -69,7 +69,7 @@ class LeaveOneOutTester:
     ----------
     data : StandardisedData
     seed : int
-        Seed of the row permutations.
+        Seed for the row permutations.
     """
 
     def __init__(self, data: StandardisedData, seed: int):
@@ -98,7 +98,10 @@ class LeaveOneOutTester:
         return LeaveOneOutTester(self.data.take_columns(columns), self.seed)
 
     def excess_variance(self, components: PrincipalComponents, count: int) -> np.ndarray:
-        """Compute the relative excess variance of R2, (p, count); 0 for Gaussian columns."""
+        """Compute the relative excess variance of R2, (p, count).
+
+        It is 0 for Gaussian columns.
+        """
         is_gaussian = 1.0 / self.fourth_moments >= _GAUSSIAN_ENTRIES
         if is_gaussian[self.is_varying].all():
             return np.zeros((self.data.p, count))
@@ -107,7 +110,7 @@ class LeaveOneOutTester:
         return np.where(is_gaussian[:, None], 0.0, excess)
 
     def needs_permutation(self, excess: np.ndarray) -> np.ndarray:
-        """Return the columns whose null distribution is not a beta distribution, (p,)."""
+        """Return the mask of columns without a beta null distribution, (p,)."""
         if self.data.n > _MAX_ROWS:
             return np.zeros(self.data.p, dtype=bool)
         has_heavy_tail = np.max(np.abs(excess), axis=1) > _MAX_EXCESS_VARIANCE
@@ -181,7 +184,7 @@ class LeaveOneOutTest:
 
     @cached_property
     def _pvalue_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of the p-values, (p,), from bounds of R2.
+        """Lower and upper bounds on the p-values, (p,), from bounds on R2.
 
         The components of all members explain at least as much of a member as those of the other
         members, for any number of components (Ky Fan's theorem, [F49]).
@@ -216,7 +219,7 @@ class LeaveOneOutTest:
         return np.where(is_varying, lower, 1.0), np.where(is_varying, upper, 1.0)
 
     def refined_pvalues(self, columns: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray]:
-        """Compute p-values, by permutation if the beta approximation may decide wrongly.
+        """Compute p-values, by permutation if the beta approximation may fail.
 
         Parameters
         ----------
@@ -276,7 +279,7 @@ class LeaveOneOutScorer:
         self.U = test.tester.data.scores(self.components, self.components.eigenvalues.size)
 
     def scores(self, columns: np.ndarray, Y: np.ndarray) -> LeaveOneOutScores:
-        """Compute scores on the components of the members, each column left out of its own.
+        """Compute scores on the components of the members without each column.
 
         Parameters
         ----------
@@ -333,7 +336,7 @@ def squared_leverages(
 
 
 def _certain_pvalue(limit: float) -> float:
-    """Return a beta p-value below which the permutation p-value is below the limit.
+    """Return a beta p-value that implies a permutation p-value below the limit.
 
     On word counts, the columns with the heaviest tails examined, permutation p-values were at most
     the beta p-values to the power 0.77 at 0.001. The exponent 0.6 is conservative.

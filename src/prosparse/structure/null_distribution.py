@@ -1,4 +1,4 @@
-"""Null distribution of R2(d) under random permutation of the rows of a column.
+"""Null distribution of R2(d) under random permutation of a column.
 
 Symbols: u_1, ..., u_D orthonormal centred scores of n rows; h_a(d) = sum_{i <= d} u_ai^2 the
 leverage of row a; y a centred column of unit length; R2(d) = sum_{i <= d} (u_i'y)^2. Under random
@@ -48,7 +48,7 @@ _MIN_VARIANCE_RATIO = 1e-3  # relative to the Gaussian variance
 def excess_variance(
     squared_leverages: np.ndarray, fourth_moments: np.ndarray, n: int
 ) -> np.ndarray:
-    """Compute the relative excess of Var[R2(d)] under permutation over the Gaussian one, [K95].
+    """Compute the relative excess of Var[R2(d)] over the Gaussian one, [K95].
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def moment_matched_pvalues(R2: np.ndarray, excess: np.ndarray, dof: int) -> np.n
 
 
 def _beta_parameters(excess: np.ndarray, dof: int) -> tuple[np.ndarray, np.ndarray]:
-    """Match a beta distribution to the mean and variance of R2(d) under permutation."""
+    """Match a beta distribution to the permutation mean and variance of R2(d)."""
     mean = np.arange(1, excess.shape[-1] + 1) / dof
     # Mean m and variance v give a + b = m (1 - m) / v - 1, which is dof / 2 without excess.
     concentration = (0.5 * dof + 1.0) / np.maximum(1.0 + excess, _MIN_VARIANCE_RATIO) - 1.0
@@ -120,7 +120,7 @@ def bound_moment_matched_pvalues(
     transform: Callable[[np.ndarray], np.ndarray] = np.asarray,
     combine: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> PValueBounds:
-    """Bound `moment_matched_pvalues` by table lookup, which is fast for many columns.
+    """Bound `moment_matched_pvalues` by table lookup, fast for many columns.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class RowPermutations:
     groups : int ndarray of shape (n,) or None
         Groups within which the rows are permuted.
     seed : int
-        Seed of the permutations.
+        Seed for the permutations.
     """
 
     def __init__(self, n: int, groups: np.ndarray | None = None, seed: int = 0):
@@ -256,7 +256,7 @@ class RowPermutations:
 
 
 class LeaveOneOutScores(NamedTuple):
-    """Orthonormal centred scores U T_j + y_j o_j' for each of several columns y_j."""
+    """Orthonormal centred scores U T_j + y_j o_j' for each column y_j."""
 
     U: np.ndarray  # (n, m) common to all columns
     rotations: np.ndarray  # (n_columns, m, D) T
@@ -286,7 +286,7 @@ def permutation_pvalues(
     max_permutations : int
         Approximate maximum number of permutations.
     n_exceedances : int
-        Number of permutations that reach the observed statistic at which the test stops.
+        Number of permutations reaching the observed statistic after which the test stops.
 
     Returns
     -------
@@ -336,7 +336,7 @@ class _DenseProjection:
 
 
 class _SparseProjection:
-    """Projections of sparse columns, of which only the non-zero entries are moved."""
+    """Projections of sparse columns; only the nonzero entries are permuted."""
 
     def __init__(self, Z: np.ndarray, Y: np.ndarray, scores: LeaveOneOutScores):
         self.rows = [np.flatnonzero(z) for z in Z.T]
@@ -383,7 +383,9 @@ def _sequential_pvalues(
 
 
 def _exceedance_thresholds(projections: np.ndarray) -> np.ndarray:
-    """Compute the sum of d squares that equals the observed statistic, d = 1, ..., D, (..., D).
+    """Compute the sum of d squares that equals the observed statistic.
+
+    The result has shape (..., D), for d = 1, ..., D.
 
     The statistic is the maximum over d of the cube root of the mean square, standardised as for a
     chi-square variable [WH31]. It is transformed back to the scale of the sums.

@@ -1,8 +1,8 @@
-"""Selection of the variables with shared variance, with false discovery rate control.
+"""Selection of variables with shared variance and control of the FDR.
 
 A variable has shared variance if the principal components of the *other* variables explain more of
-it than expected under the null (`leave_one_out_pvalues`). Pure noise variables blur the components.
-The test is therefore iterated with the components of the selected variables:
+it than expected under the null (`leave_one_out_pvalues`). Noise variables make the components less
+accurate. The test is therefore iterated with the components of the selected variables:
 
 1. **Candidates.** Each variable is tested against the components of all others, then against the
    components of the discoveries, at decreasing rates until the stated one is reached and the set
@@ -56,7 +56,7 @@ def select_shared_variables(data: StandardisedData, fdr: float, seed: int = 0) -
     fdr : float
         False discovery rate.
     seed : int
-        Seed of the row permutations.
+        Seed for the row permutations.
 
     Returns
     -------
@@ -77,7 +77,8 @@ def select_shared_variables(data: StandardisedData, fdr: float, seed: int = 0) -
         # The number of permutations depends on the number of candidates: fewer need more.
         if 2 * selected.sum() >= previous.sum() or not selected.any():
             break
-    # Without convergence some variables are significant but not selected: their p-values say so.
+    # Without convergence, some variables are significant but not selected. Their p-values are
+    # increased to at least `fdr`.
     not_selected = benjamini_hochberg(pvalues, fdr) & ~selected
     pvalues[not_selected] = np.maximum(pvalues[not_selected], fdr)
     return SharedVariables(pvalues, selected, is_permuted)
@@ -154,7 +155,9 @@ def confirm_candidates(
 def eliminate_without(
     tester: LeaveOneOutTester, candidates: np.ndarray, j: int, limit: float
 ) -> LeaveOneOutTest | None:
-    """Remove column j, then by backward elimination the candidates that lose significance.
+    """Remove column j and the candidates that are then not significant.
+
+    The candidates are removed by backward elimination.
 
     Returns
     -------

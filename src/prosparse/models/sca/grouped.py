@@ -68,7 +68,7 @@ class GroupedState(NamedTuple):
 
 
 def grouped_init(members: list[GroupSamples], lay: ViewLayout, pooled: State) -> GroupedState:
-    """Return the state before the first step, with equal parameters in all groups.
+    """Return the initial state, with equal parameters in all groups.
 
     Parameters
     ----------

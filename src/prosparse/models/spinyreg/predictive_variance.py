@@ -1,4 +1,4 @@
-"""Variance of a prediction that is due to the uncertainty of the coefficients."""
+"""Variance of a prediction due to the uncertainty of the coefficients."""
 
 from __future__ import annotations
 
