@@ -23,9 +23,9 @@ def test_thresholded_selects_the_largest_loadings():
     X = make_data()
     model, pca = ThresholdedPCA(3, n_nonzero=4).fit(X), PCA(3).fit(X)
     for w, full in zip(model.components_, pca.components_):
-        kept = np.argsort(-np.abs(full))[:4]
-        assert set(np.flatnonzero(w)) == set(kept)
-        cosine = abs(w[kept] @ full[kept]) / np.linalg.norm(full[kept])
+        largest = np.argsort(-np.abs(full))[:4]
+        assert set(np.flatnonzero(w)) == set(largest)
+        cosine = abs(w[largest] @ full[largest]) / np.linalg.norm(full[largest])
         assert cosine == pytest.approx(1.0)
     better = ThresholdedPCA(3, n_nonzero=4, renormalize=True).fit(X)
     np.testing.assert_array_equal(better.components_ != 0, model.components_ != 0)
