@@ -124,6 +124,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def end_sentence(text: object) -> str:
+    """Return a text with a final period, e.g. the message of another library."""
+    return str(text) if str(text).endswith(".") else f"{text}."
+
+
 def check_jobs(value: Any) -> None:
     """Check that ``n_jobs`` is None or a nonzero integer, as in scikit-learn."""
     is_integer = isinstance(value, Integral) and not isinstance(value, bool)
@@ -220,13 +225,15 @@ def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     try:
         weights = np.asarray(sample_weight, dtype=float)
     except (TypeError, ValueError) as error:
-        raise ParameterError(f"`sample_weight` must hold numbers: {error}.") from error
+        raise ParameterError(
+            f"`sample_weight` must contain numbers: {end_sentence(error)}"
+        ) from error
     if weights.ndim == 0:
         weights = np.full(n_rows, float(weights))
     if weights.shape != (n_rows,):
         raise ParameterError(
-            f"`sample_weight` must hold one number for each of the {n_rows} rows, got an array of "
-            f"shape {weights.shape}."
+            f"`sample_weight` must contain one number for each of the {n_rows} rows, got an array "
+            f"of shape {weights.shape}."
         )
     invalid = weights[~(np.isfinite(weights) & (weights >= 0))]
     if invalid.size:

@@ -202,7 +202,7 @@ def refuse_unfitted(model: VariableSelector) -> None:
     try:
         check_is_fitted(model, ["n_features_in_", "support_"])
     except NotFittedError as error:
-        raise InputError(f"this {type(model).__name__} is not fitted; call `fit` first") from error
+        raise InputError(f"this {type(model).__name__} is not fitted; call `fit` first.") from error
 
 
 def findings_of(model: VariableSelector, total_variance: float | None = None) -> Findings:

@@ -239,7 +239,7 @@ def associations(scores: Any, covariates: Mapping[str, Any]) -> list[Association
     if scores.ndim != 2:
         raise InputError(
             "`scores` must have one row per sample and one column per factor, got shape "
-            f"{scores.shape}"
+            f"{scores.shape}."
         )
     tests = []
     for name in covariates:
@@ -247,7 +247,7 @@ def associations(scores: Any, covariates: Mapping[str, Any]) -> list[Association
         if values.shape != (scores.shape[0],):
             raise InputError(
                 f"covariate {name!r} must have one value for each of the {scores.shape[0]} "
-                f"samples, got shape {values.shape}"
+                f"samples, got shape {values.shape}."
             )
         known = np.array([not _is_missing(value) for value in values.tolist()], dtype=bool)
         is_numeric = all(_is_number(value) for value in values[known].tolist())
@@ -324,7 +324,7 @@ def _is_number(value: object) -> bool:
 def _require_factors(model: VariableSelector) -> Findings:
     found = findings_of(model)
     if found.regression:
-        raise InputError(f"{found.method} has coefficients but no factors; use a PCA estimator")
+        raise InputError(f"{found.method} has coefficients but no factors; use a PCA estimator.")
     return found
 
 
@@ -336,21 +336,21 @@ def _select_background(
         if not found.named:
             raise InputError(
                 "the variables of this model have no unique names; fit it to a data frame, or set "
-                "`view` to a view with column names"
+                "`view` to a view with column names."
             )
         return found.names, found.loadings
     views = [] if found.views is None else found.views.columns
     check_integer("view", view, 0)
     if view >= max(1, len(views)):
         raise ParameterError(
-            f"`view` must be below the number of views, {max(1, len(views))}, got {view}"
+            f"`view` must be below the number of views, {max(1, len(views))}, got {view}."
         )
     if not views:
         return _select_background(model, found, None)
     columns = views[view]
     view_names = getattr(model, "view_names_", [None] * len(views))[view]
     if view_names is None and not found.named:
-        raise InputError(f"view {view} has no variable names; fit the model to data frames")
+        raise InputError(f"view {view} has no variable names; fit the model to data frames.")
     names = [found.names[k] for k in columns] if view_names is None else [*map(str, view_names)]
     return names, found.loadings[:, columns]
 
@@ -362,12 +362,12 @@ def _find_members(
     if not isinstance(gene_sets, Mapping):
         raise InputError(
             "`gene_sets` must map the names of sets to the names of their variables, got "
-            f"{type(gene_sets).__name__}"
+            f"{type(gene_sets).__name__}."
         )
     members = {}
     for name, genes in gene_sets.items():
         if isinstance(genes, str):
-            raise InputError(f"gene set {name!r} must be a list of names, got {genes!r}")
+            raise InputError(f"gene set {name!r} must be a list of names, got {genes!r}.")
         inside = np.zeros(len(columns), dtype=bool)
         inside[[columns[gene] for gene in map(str, genes) if gene in columns]] = True
         if inside.sum() >= min_size:
@@ -375,6 +375,6 @@ def _find_members(
     if not members:
         raise InputError(
             f"`gene_sets` has no set with at least {min_size} variables of the model; compare the "
-            "names with the column names, or reduce `min_size`"
+            "names with the column names, or reduce `min_size`."
         )
     return members

@@ -51,5 +51,5 @@ def method_of(model: object) -> Method:
         if method is not None and method.estimator is cls:
             return method
     raise InputError(
-        f"{type(model).__name__} is not an estimator of prosparse; use one of {', '.join(METHODS)}"
+        f"{type(model).__name__} is not an estimator of prosparse; use one of {', '.join(METHODS)}."
     )

@@ -81,7 +81,7 @@ class Selector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         if not isinstance(self.estimator, VariableSelector):
             raise ParameterError(
                 "`estimator` must be an estimator of prosparse that selects variables, such as "
-                f"FDRPCA(), got {self.estimator!r}"
+                f"FDRPCA(), got {self.estimator!r}."
             )
         if fit_params and get_config()["enable_metadata_routing"]:
             fit_params = process_routing(self, "fit", **fit_params).estimator.fit

@@ -226,7 +226,7 @@ def test_report_of_a_folder_is_reproduced(inside):
     assert refused.exit_code == 1
     assert "contains no model.prosparse" in refused.stderr
     (inside / "found" / "scores.csv").write_text("row,a,b,c,d\n1,2,3,4,5,6,7\n")
-    assert "do not have the" in run(app, ["report", "found"]).stderr
+    assert "must have 3 components" in run(app, ["report", "found"]).stderr
 
 
 def test_report_uses_given_read_options(inside):
@@ -467,7 +467,7 @@ def test_errors_of_a_fit_are_one_line(inside, monkeypatch, command):
     assert refused.exit_code == 1
     assert text_of(refused) == (
         f"prosparse: {inside / 't.csv'}: FDRPCA cannot be fitted to this table (not enough values "
-        "to unpack (expected 3, got 0))"
+        "to unpack (expected 3, got 0))."
     )
     assert [p.name for p in inside.iterdir()] == ["t.csv"]
 

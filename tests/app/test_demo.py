@@ -31,7 +31,7 @@ def test_demo_without_pandas(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize("name", ["evidence_simulated.png", "communality_digits.png"])
 def test_demo_replaces_its_own_plots_only(tmp_path, name):
     (tmp_path / name).write_bytes(b"\x89PNG of another program")
-    with pytest.raises(ParameterError, match=f"{name} exists and is not a plot of prosparse"):
+    with pytest.raises(ParameterError, match=f"{name} exists and was not written by prosparse"):
         demo.run_demo(tmp_path)
     assert (tmp_path / name).read_bytes() == b"\x89PNG of another program"
     assert [path.name for path in tmp_path.iterdir()] == [name]

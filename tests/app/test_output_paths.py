@@ -344,7 +344,7 @@ def test_other_html_files_are_not_replaced(inside, arguments):
     for name in ("m.html", "report.html"):
         (inside / name).write_text("precious")
     refused = run(app, arguments)
-    assert (refused.exit_code, "is not a report of prosparse" in text_of(refused)) == (2, True)
+    assert (refused.exit_code, "report written by prosparse" in text_of(refused)) == (2, True)
     assert {(inside / name).read_text() for name in ("m.html", "report.html")} == {"precious"}
 
 
@@ -355,7 +355,7 @@ def test_earlier_reports_are_replaced(inside):
     assert run(app, ["report", "m.prosparse", "--output", "m.html"]).exit_code == 0
     (inside / "m.html").write_text("precious")
     refused = run(app, ["report", "m.prosparse", "--output", "m.html"])
-    assert (refused.exit_code, "is not a report of prosparse" in text_of(refused)) == (2, True)
+    assert (refused.exit_code, "report written by prosparse" in text_of(refused)) == (2, True)
     assert (inside / "m.html").read_text() == "precious"
 
 
@@ -367,8 +367,8 @@ def test_report_replaces_only_reports(inside):
     protected = {
         "b.csv": "is the table that the model was fitted to (b.csv, same SHA-256)",
         "copy.csv": "is the table that the model was fitted to (b.csv, same SHA-256)",
-        "found/selected.csv": "is not a report of prosparse",
-        "page.html": "is not a report of prosparse",
+        "found/selected.csv": "is not a report written by prosparse",
+        "page.html": "is not a report written by prosparse",
         "found/model.prosparse": "is an input of this command",
     }
     before = {name: (inside / name).read_bytes() for name in protected}
@@ -388,7 +388,7 @@ def test_fit_replaces_only_models(inside):
     for name in ("other.csv", "damaged.zip"):
         before = (inside / name).read_bytes()
         refused = run(app, ["fit", "t.csv", "--output", name])
-        assert (refused.exit_code, "is not a model of prosparse" in text_of(refused)) == (2, True)
+        assert (refused.exit_code, "model written by prosparse" in text_of(refused)) == (2, True)
         assert (inside / name).read_bytes() == before
     for _ in range(2):
         assert run(app, ["fit", "t.csv", "--output", "m", "-q"]).exit_code == 0

@@ -42,7 +42,7 @@ def with_entry(value):
         (None, r"rows and columns, got shape \(\)"),
         (X[0], r"rows and columns, got shape \(12,\)"),
         ([], r"rows and columns, got shape \(0,\)"),
-        ([X[:, :6], X[:30, 6:]], "the same rows, got 60, 30 rows"),
+        ([X[:, :6], X[:30, 6:]], "the same number of rows, got 60, 30"),
     ],
 )
 def test_invalid_data(function, data, message):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from ..errors import InputError, ParameterError, TableError
+from ..errors import InputError, ParameterError, TableError, plural
 from ..findings import Findings, findings_of, scores_of
 from ..models._base import VariableSelector
 from ..persistence import versions
@@ -81,7 +81,7 @@ def analyse(
             raise ParameterError(message) from error
         if not isinstance(error, InputError):
             estimator = options.description.estimator.__name__
-            message = f"{estimator} cannot be fitted to this table ({message})"
+            message = f"{estimator} cannot be fitted to this table ({message})."
         raise TableError(f"{table.path}: {message}") from error
 
 
@@ -164,12 +164,12 @@ def _check_groups(table: Table, read_options: ReadOptions, options: AnalysisOpti
         return
     if not options.description.accepts_groups:
         names = " or ".join(method.name for method in offered().values() if method.accepts_groups)
-        raise ParameterError(f"--groups has no effect with --method {options.method}; use {names}")
+        raise ParameterError(f"--groups has no effect with --method {options.method}; use {names}.")
     for row, group in enumerate(table.groups):
         if is_missing(group):
             raise TableError(
                 f"{table.path}, {name_row(table, row)}: the group {read_options.groups!r} is "
-                "missing. Add the group, or remove the row"
+                "missing. Add the group, or remove the row."
             )
 
 
@@ -202,8 +202,8 @@ def scale_columns(table: Table, scales: Sequence[float] | None) -> Table:
         return table
     if len(scales) != table.X.shape[1]:
         raise TableError(
-            f"{table.path}: the table has {table.X.shape[1]} variables, but the model has "
-            f"{len(scales)}"
+            f"{table.path}: the table has {plural(table.X.shape[1], 'variable')}, but the model "
+            f"has {len(scales)}."
         )
     scaler = StandardScaler(with_mean=False, copy=False)
     scaler.scale_, scaler.n_features_in_ = np.asarray(scales, dtype=float), len(scales)
@@ -235,16 +235,16 @@ def compute_total_variance(X: Any) -> float:
 def compute_scores(model: VariableSelector, found: Findings, table: Table) -> np.ndarray:
     """Compute the scores of a table with the variables of the model, in their order."""
     if not method_of(model).projects:
-        raise InputError(f"{found.method} computes no scores; remove --data")
+        raise InputError(f"{found.method} computes no scores; remove --data.")
     if not found.named and len(table.names) != len(found.names):  # fitted to an array
         raise TableError(
-            f"{table.path}: the table has {len(table.names)} variables, but the model has "
-            f"{len(found.names)}"
+            f"{table.path}: the table has {plural(len(table.names), 'variable')}, but the model "
+            f"has {len(found.names)}."
         )
     if found.named and found.names != table.names:
         missing = [name for name in found.names if name not in set(table.names)]
         problem = f"{missing[0]!r} is missing" if missing else "other variables, or another order"
-        raise TableError(f"{table.path}: the table does not match the model: {problem}")
+        raise TableError(f"{table.path}: the table does not match the model: {problem}.")
     with ignore_missing_names():
         return np.asarray(scores_of(model, table.X))
 

@@ -302,7 +302,7 @@ def report(
         given_options = table_options.read_options(data)
         check_output_file(path, input_files(given_options, source, data))
         if folder is not None and not source.is_file():
-            raise ModelFileError(f"{folder}: the folder contains no {MODEL}")
+            raise ModelFileError(f"{folder}: the folder contains no {MODEL}.")
         fitted, stored = load_with_about(source)
         about = {"title": f"Model {source.name}"} | validate_about(stored["about"])
         about["versions"] = {str(name): str(value) for name, value in stored["versions"].items()}
@@ -368,7 +368,9 @@ def _analysis_options(
     check_choice("--missing", preparation_options.missing, MISSING)
     components = model_options.components
     if components != "auto" and not (components.isdecimal() and int(components) > 0):
-        raise ParameterError(f"--components must be a positive integer or auto, got {components!r}")
+        raise ParameterError(
+            f"--components must be a positive integer or auto, got {components!r}."
+        )
     return AnalysisOptions(
         method=model_options.method,
         components="auto" if components == "auto" else int(components),
@@ -390,14 +392,14 @@ def _read_costs(path: Path) -> dict[str, float]:
         if name in costs:
             raise TableError(
                 f"{path}, column {names[0]!r}: {name!r} occurs more than once. Give one cost per "
-                "variable"
+                "variable."
             )
         try:
             costs[name] = float(value)
         except ValueError:
             raise TableError(
                 f"{path}, column {values[0]!r}: the cost of {name!r} is {value!r}, which is not a "
-                "number"
+                "number."
             ) from None
     return costs
 

@@ -121,7 +121,7 @@ def _method_parameters(options: AnalysisOptions) -> dict[str, Any]:
             ]
             _refuse_unused(f"--{name}", options.method, names)
     if options.log1p and options.method_options.get("counts"):
-        raise ParameterError("--counts requires raw counts: remove --log1p or --counts")
+        raise ParameterError("--counts requires raw counts: remove --log1p or --counts.")
     parameters: dict[str, Any] = {}
     for name, option in known.items():
         value = options.method_options.get(name)
@@ -131,7 +131,7 @@ def _method_parameters(options: AnalysisOptions) -> dict[str, Any]:
 
 
 def _refuse_unused(flag: str, method: str, names: Sequence[str]) -> NoReturn:
-    raise ParameterError(f"{flag} has no effect with --method {method}; use {' or '.join(names)}")
+    raise ParameterError(f"{flag} has no effect with --method {method}; use {' or '.join(names)}.")
 
 
 def set_variables(model: VariableSelector, options: AnalysisOptions, names: Sequence[str]) -> None:
@@ -158,14 +158,14 @@ def set_variables(model: VariableSelector, options: AnalysisOptions, names: Sequ
     both = {*options.include} & {*options.exclude}
     if both:
         raise ParameterError(
-            f"--include and --exclude both contain {min(both)!r}: remove it from one of them"
+            f"--include and --exclude both contain {min(both)!r}: remove it from one of them."
         )
     if options.costs:
         missing = [name for name in names if name not in options.costs]
         if missing:
             raise ParameterError(
                 f"--costs: {len(missing):,} of the {len(names):,} variables have no cost, such as "
-                f"{missing[0]!r}. Add them to the file"
+                f"{missing[0]!r}. Add them to the file."
             )
         parameters["costs"] = [options.costs[name] for name in names]
     model.set_params(**parameters)
@@ -173,7 +173,7 @@ def set_variables(model: VariableSelector, options: AnalysisOptions, names: Sequ
 
 def _refuse_unknown(flag: str, name: str, names: Sequence[str]) -> NoReturn:
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else "."
     raise ParameterError(f"{flag}: there is no variable {name!r}{hint}")
 
 

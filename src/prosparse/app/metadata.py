@@ -151,7 +151,7 @@ def validate_about(about: Any) -> dict[str, Any]:
             valid[key] = value
     scales = valid.get("column_scales", [])
     if not all(type(scale) in (int, float) and 0 < scale < math.inf for scale in scales):
-        raise ModelFileError("`column_scales` must contain positive numbers")
+        raise ModelFileError("`column_scales` must contain positive numbers.")
     for key in ("data", "settings", "file"):
         valid[key] = {str(name): str(value) for name, value in valid.get(key, {}).items()}
     for key in ("notes", "warnings"):

@@ -138,7 +138,7 @@ class TableOptions(NamedTuple):
             separator = characters.get(separator, separator)
             if len(separator) != 1:
                 raise ParameterError(
-                    f"--separator must be one character, or tab, got {separator!r}"
+                    f"--separator must be one character, or tab, got {separator!r}."
                 )
         if decimal is not None:
             check_choice("--decimal", decimal, ("point", "comma", ".", ","))
@@ -166,7 +166,7 @@ class TableOptions(NamedTuple):
         if file is None and given:
             flag = to_flag(given[0])
             raise ParameterError(
-                f"{flag} has no effect without a table: add --data or remove {flag}"
+                f"{flag} has no effect without a table: add --data or remove {flag}."
             )
         extension = "" if file is None else file_extension(file).lower().removesuffix(".gz")
         for name in given:
@@ -174,7 +174,7 @@ class TableOptions(NamedTuple):
             if extensions is not None and extension not in extensions:
                 raise ParameterError(
                     f"{to_flag(name)} has no effect on {file}: it applies to files with the "
-                    f"extensions {', '.join(extensions)}. Remove it"
+                    f"extensions {', '.join(extensions)}. Remove it."
                 )
 
 
@@ -273,7 +273,7 @@ class DiagnosticOptions(NamedTuple):
         if self.stability % 2:
             raise ParameterError(
                 f"--stability must be even, because halves are complementary pairs, got "
-                f"{self.stability}"
+                f"{self.stability}."
             )
         return self
 

@@ -91,33 +91,33 @@ def check_results_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
     """
     with _refuse_long_names(path):
         if path.exists() and not path.is_dir():
-            raise ParameterError(f"{path} is a file: select another folder with --output")
+            raise ParameterError(f"{path} is a file: select another folder with --output.")
         content = list(path.iterdir()) if path.exists() else []
     current, target = Path.cwd(), Path(os.path.realpath(path))
     _check_writable(path, next(parent for parent in target.parents if parent.exists()))
     if target == current or target in current.parents:
         raise ParameterError(
             f"{path} contains the current folder and cannot be replaced: select another folder "
-            "with --output"
+            "with --output."
         )
     for file in inputs:
         if _is_inside(file, path):
             raise ParameterError(
                 f"{file} is in the folder {path}, which the results would replace: select another "
-                "folder with --output"
+                "folder with --output."
             )
     known = {*RESULTS, *REGRESSION_RESULTS}
     unknown = sorted(entry.name for entry in content if entry.name not in known or entry.is_dir())
     if unknown:
         raise ParameterError(
             f"{path} contains other files ({', '.join(unknown[:3])}): select another folder with "
-            "--output"
+            "--output."
         )
     if content and not _is_model(path / MODEL):
         names = ", ".join(sorted(entry.name for entry in content)[:3])
         raise ParameterError(
             f"{path} contains files with the names of results ({names}) but no valid {MODEL}, and "
-            "may be the work of another program: select another folder with --output"
+            "may be the work of another program: select another folder with --output."
         )
 
 
@@ -147,7 +147,7 @@ def check_report_path(path: Path, table: FittedTable | None = None) -> None:
     if table is not None and sha256(path) == table.digest:
         raise ParameterError(
             f"{path} is the table that the model was fitted to ({table.file}, same SHA-256): "
-            "select another file with --output"
+            "select another file with --output."
         )
     _refuse_replacement(path, "report")
 
@@ -159,7 +159,7 @@ def check_model_path(path: Path) -> None:
 
 
 def check_plot_path(path: Path) -> None:
-    """Raise an error if a file that is not a plot of prosparse would be replaced."""
+    """Raise an error if a file that was not written by prosparse would be replaced."""
     if not path.exists():
         return
     text = "\0".join(next(iter(PLOT_METADATA.items()))).encode()
@@ -167,13 +167,13 @@ def check_plot_path(path: Path) -> None:
         with path.open("rb") as file:
             if text in file.read(_PLOT_HEAD):
                 return
-    raise ParameterError(f"{path} exists and is not a plot of prosparse: use another folder")
+    raise ParameterError(f"{path} exists and was not written by prosparse. Pass another FOLDER.")
 
 
 def _refuse_replacement(path: Path, noun: str) -> NoReturn:
     raise ParameterError(
-        f"{path} exists and is not a {noun} of prosparse: move it, or select another file with "
-        "--output"
+        f"{path} exists and is not a {noun} written by prosparse: move it, or select another "
+        "file with --output."
     )
 
 
@@ -189,22 +189,22 @@ def check_output_file(path: Path, inputs: Iterable[Path] = ()) -> None:
     """
     with _refuse_long_names(path):
         if path.is_dir():
-            raise ParameterError(f"{path} is a folder: select a file with --output")
+            raise ParameterError(f"{path} is a folder: select a file with --output.")
         if path.exists() and not path.is_file():
             raise ParameterError(
                 f"{path} is a device, a pipe or a socket, not a regular file: select a file with "
-                "--output"
+                "--output."
             )
     if not path.parent.is_dir():
         raise ParameterError(
             f"the folder {path.parent} does not exist: create it, or select another one with "
-            "--output"
+            "--output."
         )
     _check_writable(path, Path(os.path.realpath(path)).parent)
     for file in inputs:
         if _is_same_file(file, path):
             raise ParameterError(
-                f"{path} is an input of this command: select another file with --output"
+                f"{path} is an input of this command: select another file with --output."
             )
 
 
@@ -219,7 +219,7 @@ def _check_writable(path: Path, folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise ParameterError(
             f"{path} cannot be created because {folder} is a file: select another path with "
-            "--output"
+            "--output."
         )
     if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, f"the folder {folder} is not writable", str(path))
@@ -243,7 +243,7 @@ def _refuse_long_names(path: Path) -> Iterator[None]:
         length = len(os.fsencode(path.name))
         raise ParameterError(
             f"the file name {path.name[:40]}... is too long ({length} bytes): select a shorter one "
-            "with --output"
+            "with --output."
         ) from None
 
 
@@ -285,11 +285,11 @@ def check_same_table(path: Path, model: Path, table: Path) -> None:
     earlier = read_fitted_table(model)
     if earlier is not None and earlier.file != table.name:
         raise ParameterError(
-            f"{path} contains the results of {earlier.file}, not of {table.name}: select another "
-            f"path with --output, or replace them with --output {path}"
+            f"{path} contains the results of {earlier.file}, not of {table.name}: replace them "
+            f"with --output {path}, or select another path."
         )
     if earlier is None and path == model and path.exists():
         raise ParameterError(
-            f"{path} exists and is not a model that was fitted to {table.name}: select another "
-            f"path with --output, or replace it with --output {path}"
+            f"{path} exists and is not a model that was fitted to {table.name}: replace it "
+            f"with --output {path}, or select another path."
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import ModelFileError
+from ..errors import ModelFileError, plural
 from ..files import PARTIAL, flush, umask, write_text
 from ..findings import Findings
 from ..models._base import VariableSelector
@@ -152,11 +152,13 @@ def read_scores(
         header, *rows = list(csv.reader(file))
     width = count + 1 + (len(header) > count + 1)
     if any(len(row) != width for row in rows):
-        raise ModelFileError(f"{path}: the rows do not have the {count} components of the model")
+        raise ModelFileError(
+            f"{path}: each row must have {plural(count, 'component')}, as in the model."
+        )
     try:
         scores = np.array([row[1 : count + 1] for row in rows], dtype=float)
     except ValueError as error:
-        raise ModelFileError(f"{path}: a score is not a number") from error
+        raise ModelFileError(f"{path}: a score is not a number.") from error
     ids = [unescape_formula(row[0]) for row in rows]
     labels = [unescape_formula(row[-1]) for row in rows] if width > count + 1 else None
     return scores.reshape(len(rows), count), ids, labels

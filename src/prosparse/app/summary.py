@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from ..errors import plural
 from ..phrases import percent, quote_name
 from ..report.narrative import describe_selection, list_communalities
 from ..stability import PermutationNull, Stability, near_optimal_sizes
-from ..tables.base import plural
 from .analysis import Result
 from .output_paths import REPORT
 from .results import intercept_of
@@ -99,7 +99,7 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
         rows.append(("method", f"{found.method}, response {about['data']['response']}"))
     else:
         count = found.loadings.shape[0]
-        rows.append(("method", f"{found.method}, {count} {plural('component', count)}"))
+        rows.append(("method", f"{found.method}, {plural(count, 'component')}"))
     rows.append(("selected", describe_selection(found, null)))
     rows.append(("reason", found.reason))
     if found.by_evidence:

@@ -45,7 +45,7 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str], every: int = 10):
         if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
             raise ParameterError(
-                f"`checkpoint` must be the path of a file or a `Checkpoint`, got {path!r}"
+                f"`checkpoint` must be the path of a file or a `Checkpoint`, got {path!r}."
             )
         check_integer("every", every, 1)
         self.path, self.every = Path(path), every

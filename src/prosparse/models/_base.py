@@ -137,7 +137,7 @@ class VariableSelector(BaseEstimator):
         """Warn if the iterations ended before convergence."""
         reason: StopReason = self.stop_reason_
         if reason.unfinished:
-            warn(f"{type(self).__name__} {reason}", ConvergenceWarning)
+            warn(f"{type(self).__name__} {reason}.", ConvergenceWarning)
 
     def _validate(self, X: TableLike, *, reset: bool) -> TableLike:
         """Validate ``X`` and return a dense floating-point array or a CSR matrix.
@@ -476,7 +476,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         if scores.ndim != 2 or scores.shape[1] != self._n_features_out:
             raise ValueError(
                 f"X must be scores of shape (n_samples, {self._n_features_out}), "
-                f"got shape {scores.shape}"
+                f"got shape {scores.shape}."
             )
         return scores
 

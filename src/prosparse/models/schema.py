@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..data.row_groups import LABEL_TYPES
-from ..errors import ModelFileError
+from ..errors import ModelFileError, plural
 from ..inference.loop import StopReason
 
 State = Mapping[str, Any]
@@ -94,11 +94,11 @@ class Array:
             integer = self.dtypes == "iu"
             if not isinstance(value, Integral if integer else Real) or isinstance(value, bool):
                 expected = "an integer" if integer else "a number"
-                raise ModelFileError(f"`{name}` must be {expected}, got {shorten(value)}")
+                raise ModelFileError(f"`{name}` must be {expected}, got {shorten(value)}.")
         if "O" not in self.dtypes:
             self._check_range(name, np.asarray(value), sizes)
         elif value.dtype.kind == "O" and not all(isinstance(text, str) for text in value):
-            raise ModelFileError(f"`{name}` must contain strings only")
+            raise ModelFileError(f"`{name}` must contain strings only.")
 
     def _check_dtype(self, name: str, value: Any) -> None:
         if isinstance(value, np.ndarray) and value.dtype.kind in self.dtypes:
@@ -109,19 +109,19 @@ class Array:
         expected = kinds.get(self.dtypes[0], "numbers")
         if self.dtypes[1:] == LABEL_TYPES:
             expected = "labels"
-        raise ModelFileError(f"`{name}` must be an array of {expected}, got {shorten(value)}")
+        raise ModelFileError(f"`{name}` must be an array of {expected}, got {shorten(value)}.")
 
     def _check_range(self, name: str, values: np.ndarray, sizes: Sizes) -> None:
         if self.finite and not np.isfinite(values).all():
-            raise ModelFileError(f"`{name}` must be finite, got NaN or infinite values")
+            raise ModelFileError(f"`{name}` must be finite, got NaN or infinite values.")
         too_small = values <= self.minimum if self.exclusive else values < self.minimum
         if np.any(too_small):
             bound = "greater than" if self.exclusive else "at least"
             raise ModelFileError(
-                f"`{name}` must be {bound} {self.minimum:g}, got {values[too_small].min()}"
+                f"`{name}` must be {bound} {self.minimum:g}, got {values[too_small].min()}."
             )
         if self.below and np.any(values >= sizes[self.below]):
-            raise ModelFileError(f"`{name}` must be below {sizes[self.below]}, got {values.max()}")
+            raise ModelFileError(f"`{name}` must be below {sizes[self.below]}, got {values.max()}.")
 
 
 def numbers(
@@ -176,7 +176,7 @@ class Instance:
         """Raise `ModelFileError` unless ``value`` conforms."""
         if not isinstance(value, self.type) and not (self.optional and value is None):
             expected = f"{self.type.__name__}{' or None' if self.optional else ''}"
-            raise ModelFileError(f"`{name}` must be {expected}, got {shorten(value)}")
+            raise ModelFileError(f"`{name}` must be {expected}, got {shorten(value)}.")
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class OneOf:
         """Raise `ModelFileError` unless ``value`` conforms."""
         if not isinstance(value, str) or value not in self.allowed:
             allowed = ", ".join(map(repr, self.allowed))
-            raise ModelFileError(f"`{name}` must be one of {allowed}, got {shorten(value)}")
+            raise ModelFileError(f"`{name}` must be one of {allowed}, got {shorten(value)}.")
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class ListOf:
         if not isinstance(value, list) or len(value) != sizes.setdefault(self.length, len(value)):
             raise ModelFileError(
                 f"`{name}` must be a list with one entry for each {self.counted}, got "
-                f"{shorten(value)}"
+                f"{shorten(value)}."
             )
         for entry in value:
             self.entry.check(name, entry, sizes)
@@ -221,7 +221,7 @@ class DictOf:
         """Raise `ModelFileError` unless ``value`` conforms."""
         if not isinstance(value, dict) or not all(isinstance(label, str) for label in value):
             raise ModelFileError(
-                f"`{name}` must be a dictionary with strings as keys, got {shorten(value)}"
+                f"`{name}` must be a dictionary with strings as keys, got {shorten(value)}."
             )
         for entry in value.values():
             self.entry.check(name, entry, sizes)
@@ -244,7 +244,7 @@ def _check_shape(name: str, value: np.ndarray, shape: tuple[str, ...], sizes: Si
     expected = ", ".join(str(sizes.get(letter, names.get(letter, letter))) for letter in shape)
     raise ModelFileError(
         f"`{name}` has shape {value.shape}, but the other attributes imply "
-        f"({expected}{',' if len(shape) == 1 else ''})"
+        f"({expected}{',' if len(shape) == 1 else ''})."
     )
 
 
@@ -294,7 +294,8 @@ def check_components(state: State) -> None:
     n_rows = len(state["components_"])
     if state["n_components_"] != n_rows:
         raise ModelFileError(
-            f"`n_components_` is {state['n_components_']}, but `components_` has {n_rows} rows"
+            f"`n_components_` is {state['n_components_']}, but `components_` has "
+            f"{plural(n_rows, 'row')}."
         )
 
 
@@ -302,7 +303,7 @@ def check_cardinalities(state: State) -> None:
     """Check that the selected number of variables is on the path."""
     if state["n_selected_"] not in state["cardinalities_"]:
         raise ModelFileError(
-            f"`n_selected_` is {state['n_selected_']}, which is not in `cardinalities_`"
+            f"`n_selected_` is {state['n_selected_']}, which is not in `cardinalities_`."
         )
 
 

@@ -256,7 +256,7 @@ def _evaluate(nu: Any, x: Array, wanted: tuple[bool, bool]) -> list[Array]:
     xp = array_namespace(x)
     nu = np.broadcast_to(np.asarray(nu, dtype=float), (x.shape[-1],))
     if not np.all(nu >= 0):
-        raise ValueError(f"`nu` must be non-negative, got {nu.min()}")
+        raise ValueError(f"`nu` must be non-negative, got {nu.min()}.")
     band = _bands(nu, x, xp)
     order = np.argsort(band, kind="stable")
     is_sorted = bool(np.all(np.diff(order) == 1))

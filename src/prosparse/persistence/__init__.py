@@ -100,7 +100,7 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
     method = METHODS.get(name)
     if method is None or method.estimator is not type(model):
         raise ModelFileError(
-            f"{name} is not an estimator that can be saved; use one of {', '.join(METHODS)}"
+            f"{name} is not an estimator that can be saved; use one of {', '.join(METHODS)}."
         )
     parameters = model.get_params(deep=False)
     fitted = _fitted_attributes(model)
@@ -168,9 +168,9 @@ def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {truncate(str(error), 600)}") from None
     except FileNotFoundError:
-        raise ModelFileError(f"{path}: file not found") from None
+        raise ModelFileError(f"{path}: file not found.") from None
     except OSError as error:
-        raise ModelFileError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise ModelFileError(f"{path}: cannot be read: {error.strerror or error}.") from error
     except Exception as error:
         # The standard library raises errors of many types for damaged files.
         cause = truncate(f"{type(error).__name__}: {error}", 300)
@@ -183,7 +183,7 @@ def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
 
 def _check_header(header: Any) -> None:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ModelFileError(f"not a prosparse model: {HEADER} must have the format {FORMAT!r}")
+        raise ModelFileError(f"not a prosparse model: {HEADER} must have the format {FORMAT!r}.")
     if header.get("version") != VERSION:
         writer = header.get("versions")
         version = f" {writer.get('prosparse')}" if isinstance(writer, dict) else ""
@@ -195,18 +195,18 @@ def _check_header(header: Any) -> None:
     for key in ("parameters", "fitted", "versions", "about"):
         if not isinstance(header.get(key), dict):
             value = truncate(repr(header.get(key)), 60)
-            raise ModelFileError(f"{key!r} in {HEADER} must be an object, got {value}")
+            raise ModelFileError(f"{key!r} in {HEADER} must be an object, got {value}.")
 
 
 def _build_model(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
     name = header["class"]
     if not isinstance(name, str) or name not in METHODS:
-        raise ModelFileError(f"unknown estimator {name!r}; known are {', '.join(METHODS)}")
+        raise ModelFileError(f"unknown estimator {name!r}; known are {', '.join(METHODS)}.")
     method = METHODS[name]
     model = method.estimator()
     parameters = {k: decode(v, arrays) for k, v in header["parameters"].items()}
     if set(parameters) != set(model.get_params(deep=False)):
-        raise ModelFileError(f"the parameters are not those of {name}")
+        raise ModelFileError(f"the parameters are not those of {name}.")
     for parameter, value in parameters.items():  # `set_params` would inspect the values
         setattr(model, parameter, value)
     private = {"_sklearn_output_config", *method.schema.fields}
@@ -220,7 +220,7 @@ def _build_model(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
             or attribute in parameters
             or hasattr(method.estimator, attribute)
         ):
-            raise ModelFileError(f"{attribute!r} cannot be a fitted attribute of {name}")
+            raise ModelFileError(f"{attribute!r} cannot be a fitted attribute of {name}.")
         fitted[attribute] = decode(value, arrays)
     _check(method, model, fitted)
     for attribute, value in fitted.items():

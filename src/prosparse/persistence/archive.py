@@ -65,21 +65,21 @@ def read_archive(path: Path) -> tuple[Any, dict[int, np.ndarray]]:
         If the archive does not have the expected members.
     """
     if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
-        raise ModelFileError("not a regular file, but a folder, a pipe or a device")
+        raise ModelFileError("not a regular file, but a folder, a pipe or a device.")
     with zipfile.ZipFile(path) as archive:
         try:
             check_members(archive, path.stat().st_size)
         except ValueError as error:
-            raise ModelFileError(str(error)) from error
+            raise ModelFileError(f"{error}.") from error
         names = archive.namelist()
         if names.count(HEADER) != 1:
             raise ModelFileError(
-                f"the archive must contain one {HEADER}, got {names.count(HEADER)}"
+                f"the archive must contain one {HEADER}, got {names.count(HEADER)}."
             )
         header = json.loads(archive.read(HEADER))
         names.remove(HEADER)
         if names != [_ARRAY.format(number) for number in range(len(names))]:
-            raise ModelFileError("the arrays in the archive must be numbered consecutively from 0")
+            raise ModelFileError("the arrays in the archive must be numbered consecutively from 0.")
         return header, {
             number: read_array(archive.read(name), ARRAY_TYPES) for number, name in enumerate(names)
         }

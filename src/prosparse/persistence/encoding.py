@@ -109,11 +109,11 @@ def decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
             dtype = np.dtype(content[0])
             plain = isinstance(content[1], bool | int | float | str)
             if dtype.kind not in PLAIN_TYPES or dtype.itemsize > MAX_SCALAR_BYTES or not plain:
-                raise ModelFileError(f"a scalar of type {dtype} is not allowed")
+                raise ModelFileError(f"a scalar of type {dtype} is not allowed.")
             return np.array([content[1]], dtype=dtype)[0]
         case "$strings":
             if not all(isinstance(text, str) for text in content):
-                raise ModelFileError("an array of strings contains other values")
+                raise ModelFileError("an array of strings contains other values.")
             return np.array(content, dtype=object)
         case "$tuple":
             return tuple(decode_part(part) for part in content)
@@ -125,4 +125,4 @@ def decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
             return ENUMS[content[0]][content[1]]
         case "$record":
             return RECORDS[content[0]](**{k: decode_part(v) for k, v in content[1].items()})
-    raise ModelFileError(f"unknown tag {tag!r} of a value")
+    raise ModelFileError(f"unknown tag {tag!r} of a value.")

@@ -40,7 +40,7 @@ def check_fitted(method: Method, state: State) -> None:
         return
     missing = method.required_attributes - set(state)
     if missing:
-        raise ModelFileError(f"a fitted {name} requires `{min(missing)}`, which is missing")
+        raise ModelFileError(f"a fitted {name} requires `{min(missing)}`, which is missing.")
     sizes: dict[str, int] = {"one": 1}
     for letter, attribute in (("p", "n_features_in_"), ("s", "n_selected_")):
         SELECTOR[attribute].check(attribute, state[attribute], sizes)
@@ -60,7 +60,7 @@ def _check_all_or_none(group: tuple[str, ...], state: State) -> None:
     present = [attribute for attribute in group if attribute in state]
     if present and len(present) < len(group):
         absent = next(attribute for attribute in group if attribute not in state)
-        raise ModelFileError(f"`{present[0]}` requires `{absent}`, which is missing")
+        raise ModelFileError(f"`{present[0]}` requires `{absent}`, which is missing.")
 
 
 def _check_path(method: Method, state: State) -> None:
@@ -70,9 +70,9 @@ def _check_path(method: Method, state: State) -> None:
         return
     missing = [attribute for attribute in path.attributes if attribute not in state]
     if missing:
-        raise ModelFileError(f"the path of models requires `{missing[0]}`, which is missing")
+        raise ModelFileError(f"the path of models requires `{missing[0]}`, which is missing.")
     if np.size(state[path.x]) == 0:
-        raise ModelFileError(f"`{path.x}` must contain at least one model, got none")
+        raise ModelFileError(f"`{path.x}` must contain at least one model, got none.")
 
 
 def _check_output_config(config: Any) -> None:
@@ -83,7 +83,7 @@ def _check_output_config(config: Any) -> None:
         or config.get("transform") not in [None, "default", "pandas", "polars"]
     ):
         raise ModelFileError(
-            f"`_sklearn_output_config` must be a setting of `set_output`, got {shorten(config)}"
+            f"`_sklearn_output_config` must be a setting of `set_output`, got {shorten(config)}."
         )
 
 
@@ -93,11 +93,13 @@ def _check_selection(method: Method, state: State) -> None:
     n_selected = int(support.sum())
     if n_selected != state["n_selected_"]:
         raise ModelFileError(
-            f"`n_selected_` is {state['n_selected_']}, but `support_` selects {n_selected}"
+            f"`n_selected_` is {state['n_selected_']}, but `support_` selects {n_selected}."
         )
     if np.any(np.sort(state["ranking_"]) != np.arange(1, p + 1)):
-        raise ModelFileError(f"`ranking_` must contain each rank from 1 to {p} once")
+        raise ModelFileError(f"`ranking_` must contain each rank from 1 to {p} once.")
     if np.any(np.atleast_2d(state[method.coefficients])[:, ~support]):
-        raise ModelFileError(f"`{method.coefficients}` must be zero outside `support_`")
+        raise ModelFileError(f"`{method.coefficients}` must be zero outside `support_`.")
     if np.any(support & ~state["varying_"]):
-        raise ModelFileError("`support_` selects columns that are constant according to `varying_`")
+        raise ModelFileError(
+            "`support_` selects columns that are constant according to `varying_`."
+        )

@@ -129,4 +129,4 @@ def _check_probabilities(**values: float) -> None:
     for name, value in values.items():
         check_non_negative(name, value)
         if value > 1.0:
-            raise ParameterError(f"`{name}` must be at most 1, got {value!r}")
+            raise ParameterError(f"`{name}` must be at most 1, got {value!r}.")

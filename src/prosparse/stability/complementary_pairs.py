@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..data.row_groups import RowGroups
-from ..errors import InputError, ParameterError, check_integer, check_jobs, check_non_negative
+from ..errors import (
+    InputError,
+    ParameterError,
+    check_integer,
+    check_jobs,
+    check_non_negative,
+    plural,
+)
 from ..findings import findings_of
 from ..models._base import VariableSelector, seed_of
 from ..parallel import in_processes
@@ -256,7 +263,7 @@ class Stability:
 def check_threshold(value: Any) -> float:
     """Return the threshold; raise `ParameterError` unless it is in (0.5, 1]."""
     if not isinstance(value, int | float | np.number) or not 0.5 < float(value) <= 1.0:
-        raise ParameterError(f"`threshold` must be above 0.5 and at most 1, got {value!r}")
+        raise ParameterError(f"`threshold` must be above 0.5 and at most 1, got {value!r}.")
     return float(value)
 
 
@@ -322,15 +329,15 @@ def stability_selection(
     check_integer("n_subsamples", n_subsamples, 2)
     if n_subsamples % 2:
         raise ParameterError(
-            f"`n_subsamples` must be even (complementary pairs of halves), got {n_subsamples}"
+            f"`n_subsamples` must be even (complementary pairs of halves), got {n_subsamples}."
         )
     threshold = check_threshold(threshold)
     refitter = Refitter(model, X, y, groups)
     n = refitter.n_rows
     if n < MIN_ROWS:
         raise InputError(
-            f"X has {n} rows: at least {MIN_ROWS} are needed for halves of 2 rows. Collect more "
-            "rows."
+            f"X has {plural(n, 'row')}: at least {MIN_ROWS} are needed for halves of 2 rows. "
+            "Collect more rows."
         )
     rng = np.random.default_rng(seed_of(random_state))
     halves = [half for _ in range(n_subsamples // 2) for half in draw_pair(n, refitter.groups, rng)]

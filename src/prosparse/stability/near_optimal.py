@@ -101,7 +101,7 @@ def near_optimal_sizes(
     if path is None or not found.by_evidence:
         raise InputError(
             f"this {found.method} did not select its number of variables by evidence; use GSPPCA "
-            "or SpinyRegressor without a given number of variables"
+            "or SpinyRegressor without a given number of variables."
         )
     evidence = np.asarray(path.criterion, dtype=float)
     maximum = np.max(evidence[np.isfinite(evidence)], initial=-np.inf)

@@ -13,7 +13,7 @@ from ..data import container_of
 from ..data.arrays import to_numpy
 from ..data.permutation import permute_columns
 from ..data.row_groups import RowGroups, row_groups
-from ..errors import InputError, ParameterError
+from ..errors import InputError, ParameterError, end_sentence, plural
 from ..findings import refuse_unfitted
 from ..models._base import VariableSelector
 from ..registry import Method, method_of
@@ -45,16 +45,16 @@ class Refitter:
         self.views = X if self.has_views else [X if hasattr(X, "shape") else np.asarray(X)]
         for view in self.views:
             if len(view.shape) != 2:
-                raise InputError(f"X must have rows and columns, got shape {tuple(view.shape)}")
+                raise InputError(f"X must have rows and columns, got shape {tuple(view.shape)}.")
         self.n_rows = int(self.views[0].shape[0])
         if any(view.shape[0] != self.n_rows for view in self.views):
             numbers = ", ".join(str(view.shape[0]) for view in self.views)
-            raise InputError(f"the views must have the same rows, got {numbers} rows")
+            raise InputError(f"all views must have the same number of rows, got {numbers}.")
         n_columns = sum(int(view.shape[1]) for view in self.views)
         if n_columns != model.n_features_in_:
             raise InputError(
-                f"X has {n_columns} columns, but this {type(model).__name__} was fitted to "
-                f"{model.n_features_in_}; pass the data that it was fitted to"
+                f"X has {plural(n_columns, 'column')}, but this {type(model).__name__} was fitted "
+                f"to {model.n_features_in_}; pass the data that it was fitted to."
             )
         self._check_values()
         self.y = _check_response(self.method, model, y, self.n_rows)
@@ -115,32 +115,32 @@ def _check_response(method: Method, model: Any, y: ArrayLike | None, n: int) -> 
     if not method.supervised:
         return None
     if y is None:
-        raise InputError(f"{method.estimator.__name__} needs the response; pass it as `y`")
+        raise InputError(f"{method.estimator.__name__} needs the response; pass it as `y`.")
     try:
         response = np.asarray(y) if method.classifies else np.asarray(y, dtype=float)
     except (TypeError, ValueError) as error:
-        raise InputError(f"`y` must contain numbers: {error}") from error
+        raise InputError(f"`y` must contain numbers: {end_sentence(error)}") from error
     if response.ndim not in (1, 2) or response.shape[0] != n:
         raise InputError(
-            f"`y` must have one value for each of the {n} rows, got shape {response.shape}"
+            f"`y` must have one value for each of the {n} rows, got shape {response.shape}."
         )
     if response.ndim == 2 and response.shape[1] == 1:
         response = response[:, 0]
     n_responses = 1 if method.classifies or model.coef_.ndim == 1 else model.coef_.shape[0]
     if response.size != n * n_responses:
         raise InputError(
-            f"`y` has {response.size // n} columns, but this {type(model).__name__} was fitted to "
-            f"{n_responses}; pass the response that it was fitted to"
+            f"`y` has {plural(response.size // n, 'column')}, but this {type(model).__name__} "
+            f"was fitted to {n_responses}; pass the response that it was fitted to."
         )
     if method.classifies:
         unknown = [label for label in response.tolist() if label not in model.classes_.tolist()]
         if unknown:
             raise InputError(
                 f"`y` must contain the classes of the fit, {model.classes_.tolist()}, got "
-                f"{unknown[0]!r}"
+                f"{unknown[0]!r}."
             )
     elif not np.isfinite(response).all():
-        raise InputError("`y` has missing or infinite values; remove these rows")
+        raise InputError("`y` has missing or infinite values; remove these rows.")
     return response
 
 

@@ -95,22 +95,22 @@ def read_table(path: str | os.PathLike[str], options: ReadOptions | None = None)
     extension = file_extension(path).lower()
     extension = extension.removesuffix(".gz") or extension
     if not path.exists():
-        raise TableError(f"{path}: the file does not exist")
+        raise TableError(f"{path}: the file does not exist.")
     if path.is_dir():
-        raise TableError(f"{path}: this is a folder, not a file")
+        raise TableError(f"{path}: this is a folder, not a file.")
     if extension not in READERS:
         raise TableError(
             f"{path}: the extension {extension!r} is not supported. Supported extensions: "
-            f"{', '.join(READERS)} (text and MTX also with .gz)"
+            f"{', '.join(READERS)} (text and MTX also with .gz)."
         )
     if not path.is_file():
         raise TableError(
             f"{path}: this is a device, a pipe or a socket, not a regular file. Write its content "
-            "to a file first"
+            "to a file first."
         )
     with errors_as_table_error(path, "excel" if extension in EXTENSIONS else "cli"):
         if path.stat().st_size == 0:
-            raise TableError(f"{path}: the file is empty")
+            raise TableError(f"{path}: the file is empty.")
         table = _read_numeric(READERS[extension], path, table_options)
     if options.transpose:
         table = transpose_table(table, table_options)

@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ..errors import TableError
+from ..errors import TableError, plural
 from .identifiers import describe_identifier, is_identifier_name
 
 # Codes for missing values in spreadsheets and statistics programs.
@@ -207,15 +207,15 @@ def errors_as_table_error(path: Path, extra: str) -> Iterator[None]:
     except TableError:
         raise
     except MemoryError as error:
-        raise TableError(f"{path}: not enough memory for this table") from error
+        raise TableError(f"{path}: not enough memory for this table.") from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise TableError(f"{path}: the file cannot be read ({quote(reason, 200)})") from error
+        raise TableError(f"{path}: the file cannot be read ({quote(reason, 200)}).") from error
     except Exception as error:
         # Parsers of other libraries raise errors of any type on a damaged file.
         reason = quote(f"{type(error).__name__}: {error}", 200)
         raise TableError(
-            f"{path}: the file is damaged, or its extension is wrong ({reason})"
+            f"{path}: the file is damaged, or its extension is wrong ({reason})."
         ) from error
 
 
@@ -280,7 +280,7 @@ def assign_roles(
     for k in kept & other_roles:
         raise TableError(
             f"{path}: {quote(names[k])} is a variable by --keep, but has another role by --drop, "
-            "--label, --groups, --response or --id-column. Remove one of these options"
+            "--label, --groups, --response or --id-column. Remove one of these options."
         )
     assigned = kept | other_roles
     index = tuple(k for k in index if k not in assigned)
@@ -301,16 +301,15 @@ def _refuse_few_variables(
     path: Path, names: Sequence[str], variables: list[int], identifiers: Sequence[int]
 ) -> NoReturn:
     taken = "".join(
-        f". {quote(names[k])} was read as an identifier; --keep {quote(names[k])} makes it a "
-        "variable"
+        f" {quote(names[k])} was read as an identifier; --keep {quote(names[k])} makes it a "
+        "variable."
         for k in identifiers
     )
     is_text = path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".tab", ".txt"))
-    separator = ". Check the separator (--separator)" if is_text and len(names) < 3 else ""
-    columns = "1 column" if len(names) == 1 else f"{len(names)} columns"
+    separator = " Check the separator (--separator)." if is_text and len(names) < 3 else ""
     raise TableError(
-        f"{path}: the table has {columns}, of which {len(variables)} can be variables; at least 2 "
-        f"are needed{taken}{separator}"
+        f"{path}: the table has {plural(len(names), 'column')}, of which {len(variables)} can "
+        f"be variables; at least 2 are needed.{taken}{separator}"
     )
 
 
@@ -369,17 +368,12 @@ def make_unique(names: Sequence[str], noun: str = "columns") -> tuple[list[str],
         return unique, []
     first = next(iter(changed))
     others = len(changed) - 1
-    more = f"; the same applies to {others:,} more {plural('name', others)}" if others else ""
+    more = f"; the same applies to {plural(others, 'more name')}" if others else ""
     shown = ", ".join(quote(new) for new in changed[first][:3])
     return unique, [
         f"{count[first]:,} {noun} have the name {quote(first)}; the repetitions were renamed to "
         f"{shown}{', ...' if len(changed[first]) > 3 else ''}{more}"
     ]
-
-
-def plural(noun: str, count: int) -> str:
-    """Return the noun in the number that the count needs."""
-    return noun if count == 1 else f"{noun}s"
 
 
 def check_identifiers(
@@ -436,7 +430,7 @@ def raise_unknown_column(
 ) -> NoReturn:
     """Raise an error for a name that does not exist, with the closest names."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
-    first = ", ".join(map(quote, names[:5])) + (", ..." if len(names) > 5 else "")
+    first = ", ".join(map(quote, names[:5])) + (", ..." if len(names) > 5 else ".")
     hint = f"did you mean {' or '.join(map(quote, close))}?" if close else f"{noun}s: {first}"
     raise TableError(f"{path}: there is no {noun} {quote(name)}; {hint}")
 
@@ -449,7 +443,7 @@ def refuse_repeated_index(path: Path, name: str, ids: Sequence[str]) -> None:
             raise TableError(
                 f"{path}: the first column, {quote(name)}, is text but does not name the rows: "
                 f"rows {first_row[value]} and {row} of the data are both {quote(value)}. Give its "
-                f"role: --label {quote(name)}, --drop {quote(name)} or --id-column {quote(name)}"
+                f"role: --label {quote(name)}, --drop {quote(name)} or --id-column {quote(name)}."
             )
 
 
@@ -457,7 +451,7 @@ def refuse_inexact(row: str, column: str, value: int) -> NoReturn:
     """Raise an error for an integer that floating-point numbers do not represent."""
     raise TableError(
         f"{row}, {column}: {value} exceeds 2^53 and would be rounded. For an identifier use "
-        "--id-column or --drop; store a measurement as floating point"
+        "--id-column or --drop; store a measurement as floating point."
     )
 
 
@@ -466,8 +460,8 @@ def check_shape(table: Table) -> Table:
     n, p = table.X.shape
     if n < 2 or p < 2:
         raise TableError(
-            f"{table.path}: the table has {n} {plural('row', n)} and {p} {plural('variable', p)}; "
-            "at least 2 of each are needed"
+            f"{table.path}: the table has {plural(n, 'row')} and {plural(p, 'variable')}; "
+            "at least 2 of each are needed."
         )
     return table
 
@@ -497,8 +491,8 @@ class LimitedGzip(io.RawIOBase):
 def refuse_expansion(path: Path) -> NoReturn:
     """Raise an error for a file that unpacks to far more than its size."""
     raise TableError(
-        f"{path}: the file unpacks to more than {MAX_EXPANSION} times its size, like a "
-        "decompression bomb. Unpack it first if you trust it"
+        f"{path}: the file decompresses to more than {MAX_EXPANSION} times its size, like a "
+        "decompression bomb. Decompress it first if you trust it."
     )
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ..errors import TableError
+from ..errors import TableError, plural
 from .base import (
     MAX_EXACT_INTEGER,
     GrowableArray,
@@ -21,7 +21,6 @@ from .base import (
     make_unique,
     name_column,
     note_identifier_names,
-    plural,
     quote,
     refuse_inexact,
     refuse_repeated_index,
@@ -46,7 +45,7 @@ def read_parquet(path: Path, options: ReadOptions) -> Table:
             batches = file.iter_batches(batch_size=size)
             return _read_batches(path, options, schema, batches, file.metadata.num_rows)
     except pa.ArrowException as error:
-        raise TableError(f"{path}: invalid Parquet file ({quote(error, 300)})") from error
+        raise TableError(f"{path}: invalid Parquet file ({quote(error, 300)}).") from error
 
 
 def read_arrow(path: Path, options: ReadOptions) -> Table:
@@ -66,7 +65,7 @@ def read_arrow(path: Path, options: ReadOptions) -> Table:
             batches = (reader.get_batch(k) for k in range(reader.num_record_batches))
             return _read_batches(path, options, reader.schema, batches, 0)
     except pa.ArrowException as error:
-        raise TableError(f"{path}: invalid Arrow file ({quote(error, 300)})") from error
+        raise TableError(f"{path}: invalid Arrow file ({quote(error, 300)}).") from error
 
 
 def _read_batches(
@@ -130,12 +129,12 @@ def _refuse_non_numeric(path: Path, names: list[str], types: list[Any], roles: R
     if not wrong:
         return
     shown = list_columns([f"{quote(names[k])} ({types[k]})" for k in wrong])
-    count = f"{len(wrong):,} non-numeric {plural('column', len(wrong))}"
+    count = plural(len(wrong), "non-numeric column")
     remedy = (
-        "Use --drop, --label, --groups or --id-column"
+        "Use --drop, --label, --groups or --id-column."
         if len(wrong) == 1
         else "Use --drop text to drop all of them; or, for one of them, --label for colours, "
-        "--groups for grouped rows, --id-column for the names of the rows"
+        "--groups for grouped rows, --id-column for the names of the rows."
     )
     raise NonNumericColumnsError(
         f"{path}: {count}: {shown}. {remedy}",

@@ -14,8 +14,8 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import TableError
-from .base import name_column, plural, quote
+from ..errors import TableError, plural
+from .base import name_column, quote
 
 _SHORT = re.compile(r"[-+]?\d{1,3}")
 _LONG = re.compile(r"[-+]?\d{4,}")
@@ -149,7 +149,7 @@ class ThousandsCheck:
                 f"{cell.replace(self.mark, '')} with a thousands separator, or "
                 f"{cell.replace(self.mark, '.')}. Every {mark} in the column precedes three "
                 f"digits, and {quote(plain)} in line {other} has none. Use --decimal {mark} for "
-                f"decimal {mark}s; otherwise remove the thousands separators"
+                f"decimal {mark}s; otherwise remove the thousands separators."
             )
 
     def notes(self, names: list[str]) -> list[str]:
@@ -163,7 +163,7 @@ class ThousandsCheck:
             return []
         name, cell = found[0]
         others = len(found) - 1
-        more = f" and {others:,} more {plural('column', others)}" if others else ""
+        more = f" and {plural(others, 'more column')}" if others else ""
         return [
             f"column {quote(name)}{more}: every {_MARK_NAMES[self.mark]} precedes three digits "
             f"and was read as a decimal mark, so that {quote(cell)} is "

@@ -102,7 +102,7 @@ def read_texts(path: Path, options: ReadOptions) -> tuple[list[str], list[list[s
     except UnicodeError:
         _raise_encoding_error(path, text_format.encoding, text_format.separator)
     except csv.Error as error:
-        raise TableError(f"{path}: the file cannot be read as a table ({error})") from None
+        raise TableError(f"{path}: the file cannot be read as a table ({error}).") from None
     return text_format.layout.names, rows, []
 
 
@@ -129,7 +129,7 @@ def find_format(
     column_options, named_rows = split_named_rows(header.names, options)
     header = header._replace(body=named_rows.remove_from(header.body))
     if not header.body:
-        raise TableError(f"{path}: all rows are labels or dropped")
+        raise TableError(f"{path}: all rows are labels or dropped.")
     other_names = {
         column_options.id_column,
         *column_options.annotations.values(),
@@ -171,17 +171,17 @@ def _check_separator(path: Path, separator: str, options: ReadOptions) -> None:
     if len(separator) != 1 or options.decimal not in (None, ".", ","):
         raise TableError(
             f"{path}: the separator must be one character, and the decimal mark a point or a "
-            f"comma, got {quote(separator)} and {quote(options.decimal)}"
+            f"comma, got {quote(separator)} and {quote(options.decimal)}."
         )
     if separator == options.decimal:
         raise TableError(
             f"{path}: {separator!r} cannot be both the separator and the decimal mark. Save the "
-            "file with semicolons or tabs between the columns"
+            "file with semicolons or tabs between the columns."
         )
     if separator in _INVALID_SEPARATORS:
         raise TableError(
             f"{path}: {separator!r} cannot separate columns, because it is part of numbers, quotes "
-            "or line ends. Use another --separator"
+            "or line ends. Use another --separator."
         )
 
 
@@ -205,13 +205,13 @@ def _split_sample(
     try:
         rows = _split(lines, separator, is_spaced)
     except csv.Error as error:
-        raise TableError(f"{path}: the lines cannot be split into columns ({error})") from error
+        raise TableError(f"{path}: the lines cannot be split into columns ({error}).") from error
     if not is_complete and len(rows) > 2:
         rows.pop()  # it may end within a cell
     while len(rows) > 2 and not any(map(str.strip, rows[-1][1])):
         rows.pop()  # empty rows at the end are dropped
     if not rows:
-        raise TableError(f"{path}: the file contains only empty lines")
+        raise TableError(f"{path}: the file contains only empty lines.")
     return rows
 
 
@@ -234,19 +234,19 @@ def _find_encoding(path: Path, options: ReadOptions) -> str:
         "".encode(encoding)
         canonical = codecs.lookup(encoding).name
     except LookupError:
-        raise TableError(f"{path}: the encoding {quote(encoding)} is unknown") from None
+        raise TableError(f"{path}: the encoding {quote(encoding)} is unknown.") from None
     if found is not None and canonical != found:
         if not found.startswith(canonical.removesuffix("-le").removesuffix("-be")):
             raise TableError(
                 f"{path}: the file begins with the byte-order mark of "
                 f"{found.removesuffix('-sig')}, and its encoding cannot be {encoding}. Remove "
-                "--encoding"
+                "--encoding."
             )
         encoding = found  # otherwise the mark would be part of the first name
     if b"\0" in start and not canonical.startswith(("utf-16", "utf-32")):
         raise TableError(
             f"{path}: the file contains zero bytes and is not text. Check its extension, or give "
-            "its encoding, such as --encoding utf-16"
+            "its encoding, such as --encoding utf-16."
         )
     return encoding
 
@@ -264,7 +264,7 @@ def _read_first_lines(path: Path, encoding: str, options: ReadOptions) -> tuple[
                 if len(line) == MAX_LINE_LENGTH:
                     raise TableError(
                         f"{path}: a line has more than {MAX_LINE_LENGTH:,} characters, and the "
-                        "file is probably not a table"
+                        "file is probably not a table."
                     )
                 if not line:
                     return lines, True
@@ -274,7 +274,7 @@ def _read_first_lines(path: Path, encoding: str, options: ReadOptions) -> tuple[
                 if len(lines) - n_filled > MAX_BLANK_LINES:
                     raise TableError(
                         f"{path}: more than {MAX_BLANK_LINES:,} of the first lines are empty, and "
-                        "the file is probably not a table"
+                        "the file is probably not a table."
                     )
             return lines, not file.read(1)
     except UnicodeError:
@@ -387,7 +387,7 @@ def _read_slowly(
     except UnicodeError:
         _raise_encoding_error(path, text_format.encoding, text_format.separator)
     except csv.Error as error:
-        raise TableError(f"{path}: the file cannot be read as a table ({error})") from None
+        raise TableError(f"{path}: the file cannot be read as a table ({error}).") from None
 
 
 def _iterate_rows(path: Path, text_format: TextFormat) -> Iterator[Row]:
@@ -435,11 +435,11 @@ def _raise_encoding_error(path: Path, encoding: str, separator: str) -> NoReturn
                 raise TableError(
                     f"{path}, line {line}, column {n_separators + 1}: the text is not valid "
                     f"{encoding} (byte 0x{invalid.hex()}). Save the file as UTF-8, or give its "
-                    "encoding; --encoding cp1252 is common for spreadsheets on Windows"
+                    "encoding; --encoding cp1252 is common for spreadsheets on Windows."
                 )
     raise TableError(
         f"{path}, line {line}: the file ends within a character of {encoding} and may be "
-        "truncated. Give another encoding with --encoding"
+        "truncated. Specify another encoding with --encoding."
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import TableError
+from ..errors import TableError, end_sentence
 from .base import ReadOptions, Table, errors_as_table_error, quote, raise_unknown_column
 from .delimited import read_texts
 from .workbook import EXTENSIONS, read_sheet_texts
@@ -42,10 +42,10 @@ def read_labels(path: Path) -> Labels:
     if extension not in _READERS:
         raise TableError(
             f"{path}: the extension {extension!r} is not supported for labels. Supported "
-            f"extensions: {', '.join(_READERS)}"
+            f"extensions: {', '.join(_READERS)}."
         )
     if not path.is_file():
-        raise TableError(f"{path}: the file does not exist")
+        raise TableError(f"{path}: the file does not exist.")
     with errors_as_table_error(path, "excel"):
         names, rows, notes = _READERS[extension](path, ReadOptions())
     columns = {
@@ -55,7 +55,7 @@ def read_labels(path: Path) -> Labels:
     if len(columns) < 2:
         raise TableError(
             f"{path}: the file has 1 column; a file of labels needs the names of the rows and at "
-            "least one more column"
+            "least one more column."
         )
     return Labels(path, columns, [f"{path.name}: {note}" for note in notes])
 
@@ -65,7 +65,7 @@ def attach_labels(table: Table, labels: Labels, options: ReadOptions) -> Table:
     if table.ids is None:
         raise TableError(
             f"{table.path}: the rows have no names that could be matched with {labels.path}. "
-            "Select the column with the names by --id-column"
+            "Select the column with the names by --id-column."
         )
     key = _find_key(table, labels)
     annotations = options.annotations
@@ -75,7 +75,7 @@ def attach_labels(table: Table, labels: Labels, options: ReadOptions) -> Table:
             raise TableError(
                 f"{labels.path}: the file has several columns: "
                 f"{', '.join(map(quote, others[:8]))}. Select one by --label, --groups or "
-                "--response"
+                "--response."
             )
         annotations = {"label": others[0]}
     line_of = _index_lines(labels, key)
@@ -85,7 +85,7 @@ def attach_labels(table: Table, labels: Labels, options: ReadOptions) -> Table:
         hint = f"; the closest name to {quote(missing[0])} is {quote(close[0])}" if close else ""
         raise TableError(
             f"{labels.path}, column {quote(key)}: {len(missing):,} of the {len(table.ids):,} rows "
-            f"of {table.path.name} have no line: {_list_names(missing)}{hint}"
+            f"of {table.path.name} have no line: {end_sentence(_list_names(missing) + hint)}"
         )
     values = {
         role: [labels.columns[name][line_of[row]] for row in table.ids]
@@ -115,7 +115,7 @@ def _find_key(table: Table, labels: Labels) -> str:
     raise TableError(
         f"{labels.path}: no column contains the names of the rows of {table.path.name}, such as "
         f"{_list_names(table.ids or ())}. The first column, {quote(first)}, contains "
-        f"{_list_names(labels.columns[first])}"
+        f"{end_sentence(_list_names(labels.columns[first]))}"
     )
 
 
@@ -125,7 +125,7 @@ def _index_lines(labels: Labels, key: str) -> dict[str, int]:
         if name and lines.setdefault(name, k) != k:
             raise TableError(
                 f"{labels.path}, column {quote(key)}: rows {lines[name] + 1} and {k + 1} of the "
-                f"data have the same name, {quote(name)}. Remove one of them"
+                f"data have the same name, {quote(name)}. Remove one of them."
             )
     return lines
 

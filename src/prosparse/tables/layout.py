@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import TableError
+from ..errors import TableError, plural
 from .base import (
     MAX_EXACT_INTEGER,
     MISSING,
@@ -27,7 +27,6 @@ from .base import (
     make_unique,
     name_column,
     note_identifier_names,
-    plural,
     quote,
     refuse_inexact,
     refuse_repeated_index,
@@ -114,13 +113,13 @@ def find_header(path: Path, rows: list[Row], notes: list[str]) -> Header:
     if titles:
         title = next(cell for cell in titles[0] if cell.strip())
         notes.append(
-            f"{len(titles)} {plural('line', len(titles))} above the names of the columns skipped: "
+            f"{plural(len(titles), 'line')} above the names of the columns skipped: "
             f"{quote(title)}{', ...' if len(titles) > 1 else ''}"
         )
     line, header = rows[position]
     body = [row for _, row in rows[position + 1 :]]
     if not body:
-        raise TableError(f"{path}: there are no rows of data below the header")
+        raise TableError(f"{path}: there are no rows of data below the header.")
     names = [unescape_formula(name.strip()) for name in header]
     fitted, index_type = _fit_header(path, line, names, body)
     return Header(line, fitted, body, index_type, len(names))
@@ -159,9 +158,9 @@ def _fit_header(
         return [*names, *[""] * extra], "without a name"  # rows end in separators
     if extra > 1 or (extra == 1 and len(names) == 1):
         raise TableError(
-            f"{path}, line {line}: the header has {len(names)} {plural('cell', len(names))}, but "
+            f"{path}, line {line}: the header has {plural(len(names), 'cell')}, but "
             f"the rows below have {len(names) + extra}. Remove titles and comments above the "
-            "names; use --no-header if the file has no names"
+            "names; use --no-header if the file has no names."
         )
     if extra == 1:  # as written by R's write.table
         return ["", *names], "shifted"
@@ -195,8 +194,8 @@ def find_layout(header: Header, decimal: str, options: ReadOptions, notes: list[
     names, blank = _find_blank(names, body, index, options)
     empty = {*blank}
     if blank:
-        columns = plural("column", len(blank))
-        notes.append(f"{len(blank)} {columns} without a name and without values dropped")
+        columns = plural(len(blank), "column")
+        notes.append(f"{columns} without a name and without values dropped")
     names, repeated = make_unique(names)
     notes += repeated
     return Layout(
@@ -318,10 +317,9 @@ def _refuse_width(path: Path, layout: Layout, line: int, row: list[str]) -> None
         if layout.index_type == "shifted"
         else f"the header has {len(layout.names)}"
     )
-    cells = plural("cell", len(row))
     raise TableError(
-        f"{path}, line {line}: the line has {len(row)} {cells}, but {expected}. All rows must have "
-        "the same number of cells"
+        f"{path}, line {line}: the line has {plural(len(row), 'cell')}, but {expected}. All rows "
+        "must have the same number of cells."
     )
 
 
@@ -401,7 +399,7 @@ def _drop_empty_end(
         last -= 1
     if last < X.shape[0]:
         count = X.shape[0] - last
-        notes.append(f"{count:,} empty {plural('row', count)} at the end dropped")
+        notes.append(f"{plural(count, 'empty row')} at the end dropped")
     return X[:last], {k: cells[:last] for k, cells in texts.items()}
 
 
@@ -414,7 +412,7 @@ def _note_index(path: Path, layout: Layout, ids: list[str]) -> str:
         raise TableError(
             f"{path}: every row has one cell more than the header, and the first cells repeat and "
             "are therefore not names of rows. Add the missing name to the header, or replace "
-            "decimal commas"
+            "decimal commas."
         )
     return (
         "the first column, without a name, contains the names of the rows; use --keep "
@@ -440,6 +438,6 @@ def _find_filled(path: Path, layout: Layout, texts: dict[int, list[str]]) -> lis
         row, cell = next((r, c) for r, c in enumerate(texts[filled[0]], 1) if c.strip())
         raise TableError(
             f"{path}, row {row} of the data: {quote(cell)} is beyond the end of the header. Add a "
-            "name to the header, or remove the cell"
+            "name to the header, or remove the cell."
         )
     return [layout.names[k] for k in filled]

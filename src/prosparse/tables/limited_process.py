@@ -98,7 +98,7 @@ def read_in_child(
     if expired.is_set():
         raise TableError(
             f"{path}: reading stopped after the limit of {seconds:.0f} seconds. The file is "
-            f"damaged, or on a slow disk. If it is sound, {remedy}"
+            f"damaged, or on a slow disk. If it is sound, {remedy}."
         )
     reason = values.pop() if process.returncode == FAILED and values else ""
     if (
@@ -109,9 +109,9 @@ def read_in_child(
         raise TableError(
             f"{path}: reading stopped at the memory limit of {memory / 2**30:.1f} GiB. Cells far "
             f"from the table, or long texts in many cells, can be the reason. If the file is "
-            f"sound, {remedy}"
+            f"sound, {remedy}."
         )
     if process.returncode:
         cause = quote(reason, 300) if reason else f"{library} crashed"
-        raise TableError(f"{path}: invalid {file_type} ({cause})")
+        raise TableError(f"{path}: invalid {file_type} ({cause}).")
     return values

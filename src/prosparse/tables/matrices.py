@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..errors import TableError
+from ..errors import TableError, plural
 from ..npy import PLAIN_TYPES, read_header
 from .base import (
     MAX_EXACT_INTEGER,
@@ -57,13 +57,13 @@ def read_numpy(path: Path, options: ReadOptions) -> Table:
         if isinstance(error, TableError):
             raise
         reason = quote(error, 300)
-        raise TableError(f"{path}: invalid NumPy file of numbers ({reason})") from error
+        raise TableError(f"{path}: invalid NumPy file of numbers ({reason}).") from error
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
     matrix = "X" if "X" in matrices else matrices[0] if len(matrices) == 1 else None
     if matrix is None:
         raise TableError(
             f"{path}: {len(matrices)} of the arrays ({', '.join(map(quote, arrays)) or 'none'}) "
-            "are two-dimensional. Give the data matrix the name X"
+            "are two-dimensional. Give the data matrix the name X."
         )
     X = arrays[matrix]
     names = next((_to_texts(arrays[n]) for n in ("feature_names", "names") if n in arrays), None)
@@ -134,7 +134,7 @@ def read_h5ad(path: Path, options: ReadOptions) -> Table:
             )  # a note is added below
             data = anndata.read_h5ad(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TableError(f"{path}: invalid H5AD file ({quote(error, 300)})") from error
+        raise TableError(f"{path}: invalid H5AD file ({quote(error, 300)}).") from error
     if options.transpose:  # annotations are then names of variables
         options = split_named_rows(data.var_names, options)[0]
     for name in (*options.annotations.values(), options.id_column):
@@ -167,8 +167,8 @@ def _refuse_empty(path: Path, n: int, p: int, n_entries: int) -> None:
     limit = MAX_EMPTY + 10 * n_entries
     if n > limit or p > limit:
         raise TableError(
-            f"{path}: the table has {n} rows and {p} columns but only {n_entries} entries. Remove "
-            "empty rows and columns"
+            f"{path}: the table has {plural(n, 'row')} and {plural(p, 'column')} but only "
+            f"{plural(n_entries, 'stored value')}. Remove empty rows and columns."
         )
 
 
@@ -191,9 +191,9 @@ def _make_table(
 ) -> Table:
     """Make a table of a matrix. Columns without names are x0, x1, ..."""
     if X is None or X.ndim != 2:
-        raise TableError(f"{path}: the data matrix must have two dimensions")
+        raise TableError(f"{path}: the data matrix must have two dimensions.")
     if X.dtype.kind not in "biuf":
-        raise TableError(f"{path}: the type {X.dtype} is not supported; real numbers are needed")
+        raise TableError(f"{path}: the type {X.dtype} is not supported; real numbers are needed.")
     n, p = X.shape
     if sparse.issparse(X):
         _refuse_empty(path, n, p, X.nnz)
@@ -203,11 +203,11 @@ def _make_table(
     texts, notes = make_unique(texts)
     options, _ = split_named_rows(texts, options)
     if len(texts) != p:
-        raise TableError(f"{path}: {len(texts)} names for {p} columns")
+        raise TableError(f"{path}: {plural(len(texts), 'name')} for {plural(p, 'column')}.")
     known = {} if annotations is None else annotations
     for role, values in (("ids", ids), *known.items()):
         if values is not None and len(values) != n:
-            raise TableError(f"{path}: {len(values)} {role} for {n} rows")
+            raise TableError(f"{path}: {len(values)} {role} for {plural(n, 'row')}.")
     original = X
     X = _to_float(X)
 

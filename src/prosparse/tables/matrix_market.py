@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ..errors import TableError
+from ..errors import TableError, plural
 from .base import MAX_EXACT_INTEGER, open_binary, quote
 
 MAX_HEADER_LINE = 2**20  # maximum length of a line before the numbers
@@ -47,13 +47,14 @@ def read_matrix_market(path: Path) -> Any:
                 body = np.loadtxt(text, ndmin=2, comments="%")
         width = _width(header)
         if body.shape != (header.n_entries, width):
-            raise ValueError(f"{header.n_entries} lines of {width} numbers were expected")
+            lines = plural(header.n_entries, "line")
+            raise ValueError(f"expected {lines} of {plural(width, 'number')}")
         return _make_matrix(header, body)
     except (ValueError, OverflowError) as error:
         if isinstance(error, TableError):
             raise
         reason = quote(error, 300)
-        raise TableError(f"{path}: invalid Matrix Market file ({reason})") from error
+        raise TableError(f"{path}: invalid Matrix Market file ({reason}).") from error
 
 
 def _read_header(file: IO[bytes]) -> Header:
@@ -76,7 +77,9 @@ def _read_header(file: IO[bytes]) -> Header:
     n, p = sizes[:2]
     mirror = _SYMMETRIES[symmetry]
     if mirror and n != p:
-        raise ValueError(f"a {symmetry} matrix cannot have {n} rows and {p} columns")
+        raise ValueError(
+            f"a {symmetry} matrix cannot have {plural(n, 'row')} and {plural(p, 'column')}"
+        )
     n_array = n * p if not mirror else n * (n + int(mirror)) // 2
     return Header(layout, field, mirror, (n, p), sizes[2] if layout == "coordinate" else n_array)
 

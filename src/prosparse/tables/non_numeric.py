@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from .base import NonNumericColumnsError, ReadOptions, name_column, plural, quote
+from ..errors import plural
+from .base import NonNumericColumnsError, ReadOptions, name_column, quote
 
 MAX_NAMED = 20  # maximum number of columns in a message
 MISSING_ADVICE = (
@@ -78,27 +79,27 @@ def refuse_non_numeric(
     columns = sorted(cells.columns, key=lambda k: (cells.columns[k].line, k))
     text_names = [names[k] for k in columns]
     shown = list_columns([_describe(names[k], cells.columns[k], cells.n_rows) for k in columns])
-    count = f"{len(columns):,} non-numeric {plural('column', len(columns))}"
+    count = plural(len(columns), "non-numeric column")
     note = f"{count} dropped: {shown}"
     malformed = [k for k in columns if advise(cells.columns[k].cell) is not None]
     if len(malformed) < len(columns) > 1:
         remedies = "" if options.transpose else "--label for colours, --groups for grouped rows, "
         raise NonNumericColumnsError(
             f"{path}: {count}: {shown}. Use --drop text to drop all of them; or, for one of them, "
-            f"{remedies}--id-column for the names of the rows",
+            f"{remedies}--id-column for the names of the rows.",
             text_names,
             note,
         )
     first = columns[0]
     name, (line, cell, _) = quote(names[first]), cells.columns[first]
     others = len(columns) - 1
-    more = f" ({others} more {plural('column', others)} also)" if others else ""
+    more = f" ({plural(others, 'more column')} also)" if others else ""
     remedy = advise(cell) or "Correct the cell, or give the role of the column"
     colours = "" if options.transpose else f"--label {name} for colours, "
     raise NonNumericColumnsError(
         f"{path}, line {line}, {name_column(names, first)}: {quote(cell)} is not a "
         f"number{more}. {remedy}: --drop {name} to drop it, {colours}--id-column {name} for the "
-        "names of the rows",
+        "names of the rows.",
         text_names,
         note,
     )
@@ -127,6 +128,6 @@ def _describe_text_lines(cells: NonNumericCells, options: ReadOptions) -> str:
     if options.transpose:
         return (
             f"{problem} If the line contains labels of the samples, select it by --label, --groups "
-            "or --response; --drop NAME drops it"
+            "or --response; --drop NAME drops it."
         )
-    return f"{problem} Remove lines with units or further names"
+    return f"{problem} Remove lines with units or further names."

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from ..errors import TableError
-from .base import MISSING, name_column, plural, quote
+from ..errors import TableError, plural
+from .base import MISSING, name_column, quote
 
 SIGN = "%"
 
@@ -39,7 +39,7 @@ class Percentages:
         verb = "are" if mixture.endswith("above") else "is"
         raise TableError(
             f"{self.path}, line {line}, {name_column(self.names, k)}: {mixture} {verb} not. Write "
-            "all values of the column in the same way"
+            "all values of the column in the same way."
         )
 
     def notes(self) -> list[str]:
@@ -48,7 +48,7 @@ class Percentages:
             return []
         k, cell = next(iter(self.first.items()))
         others = len(self.first) - 1
-        more = f" and {others:,} more {plural('column', others)}" if others else ""
+        more = f" and {plural(others, 'more column')}" if others else ""
         return [
             f"column {quote(self.names[k])}{more}: percentages were converted to proportions "
             f"({quote(cell)} is {float(cell.rstrip(SIGN).replace(',', '.')) / 100:g})"

@@ -9,9 +9,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
-from ..errors import TableError, check_choice
+from ..errors import TableError, check_choice, plural
 from ..selection.dimension import impute_by_pca
-from .base import Table, is_missing, name_row, plural, quote
+from .base import Table, is_missing, name_row, quote
 from .complete_cases import select_complete_part
 
 MISSING_VALUES = ("error", "drop", "mean", "components", "allow")
@@ -104,7 +104,7 @@ def _refuse_values(
             row, column = invalid[0]
             raise TableError(
                 f"{table.path}, {name_row(table, start + row)}, column {table.names[column]!r}: "
-                f"{block[row, column]:g} {problem}"
+                f"{block[row, column]:g} {problem}."
             )
 
 
@@ -128,10 +128,10 @@ def _handle_missing(table: Table, missing: str) -> Table:
         raise TableError(
             f"{table.path}, {name_row(table, first[0])}, column {table.names[first[1]]!r}: the "
             f"value is missing. {in_all} missing. Use --missing impute to impute them, or "
-            f"--missing drop, which leaves {_describe_complete_part(table)}"
+            f"--missing drop, which leaves {_describe_complete_part(table)}."
         )
     found = (
-        f"{total:,} {plural('value', total)} in {n_columns:,} {plural('column', n_columns)} "
+        f"{plural(total, 'value')} in {plural(n_columns, 'column')} "
         f"{'is' if total == 1 else 'are'} missing"
     )
     if missing == "drop":
@@ -155,15 +155,14 @@ def _drop_columns(table: Table, is_dropped: np.ndarray) -> Table:
     if remaining.size < 2:
         raise TableError(
             f"{table.path}: {int(is_dropped.sum())} of {is_dropped.size} columns have more than "
-            f"half of their values missing; at least 2 others are needed"
+            f"half of their values missing; at least 2 others are needed."
         )
     dropped = _list_names([table.names[k] for k in np.flatnonzero(is_dropped)])
     count = int(is_dropped.sum())
     return table._replace(
         X=table.X[:, ~is_dropped], names=[table.names[k] for k in remaining]
     ).with_notes(
-        f"{count:,} {plural('column', count)} with more than half of the values missing dropped: "
-        f"{dropped}"
+        f"{plural(count, 'column')} with more than half of the values missing dropped: {dropped}"
     )
 
 
@@ -178,8 +177,9 @@ def _drop_incomplete(table: Table, found: str) -> Table:
     rows, columns = select_complete_part(lambda: iterate_blocks(table.X), table.X.shape)
     if rows.size < 2 or columns.size < 2:
         raise TableError(
-            f"{table.path}: {rows.size} rows and {columns.size} columns remain without missing "
-            "values; at least 2 of each are needed. Use --missing impute"
+            f"{table.path}: the part without missing values has {plural(rows.size, 'row')} and "
+            f"{plural(columns.size, 'column')}; at least 2 of each are needed. "
+            "Use --missing impute."
         )
     dropped = np.setdiff1d(np.arange(p), columns)
     names = f" ({_list_names([table.names[k] for k in dropped])})" if dropped.size else ""
@@ -206,14 +206,14 @@ def _drop_unknown_responses(table: Table, missing: str) -> Table:
         return table
     if missing == "error":
         others = count - 1
-        more = f", as in {others:,} more {plural('row', others)}" if others else ""
+        more = f", as in {plural(others, 'more row')}" if others else ""
         raise TableError(
             f"{table.path}, {name_row(table, int(np.argmax(unknown)))}: the response is "
             f"missing{more}. Use --missing drop or --missing impute, which drop rows without a "
-            "response"
+            "response."
         )
     return _select_rows(table, np.flatnonzero(~unknown)).with_notes(
-        f"{count:,} {plural('row', count)} without a response dropped"
+        f"{plural(count, 'row')} without a response dropped"
     )
 
 

@@ -342,7 +342,10 @@ def _try_array(array: Any, largest: int) -> None:
     if array.is_virtual or array.external:
         raise ValueError(f"{array.name!r} stores its numbers in another file")
     if array.nbytes > largest:
-        raise ValueError(f"{array.name!r} would unpack to far more than the size of the file")
+        raise ValueError(
+            f"{array.name!r} would decompress to {array.nbytes:,} bytes; the limit for this file "
+            f"is {largest:,} bytes"
+        )
     if array.ndim == 0:
         _ = array[()]
         return

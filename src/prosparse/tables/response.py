@@ -85,6 +85,6 @@ def _parse_number(table: Table, row: int, options: ReadOptions, cell: Any) -> fl
         raise TableError(
             f"{table.path}, {name_row(table, row)}: the response {options.response!r} is "
             f"{str(cell)[:MAX_SHOWN]!r}, which is not a finite number. --response needs a column "
-            "of numbers or of two classes"
+            "of numbers or of two classes."
         )
     return value

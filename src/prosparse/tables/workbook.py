@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import TableError
-from .base import ReadOptions, Table, plural, quote
+from ..errors import TableError, plural
+from .base import ReadOptions, Table, quote
 from .layout import Row, find_header, find_layout, find_roles, make_header, make_table, read_rows
 from .limited_process import read_in_child
 from .non_numeric import MISSING_ADVICE
@@ -31,7 +31,7 @@ def read_workbook(path: Path, options: ReadOptions) -> Table:
     below = [row for row in rows if row[0] > header.line]
     body = named_rows.remove_from(row for _, row in below[:SAMPLE_ROWS])
     if not body:
-        raise TableError(f"{path}: all rows are labels or dropped")
+        raise TableError(f"{path}: all rows are labels or dropped.")
     layout = find_layout(header._replace(body=body), ".", columns, notes)
     roles = find_roles(path, layout, columns)
 
@@ -71,18 +71,18 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     if name is None and options.sheet is not None:
         raise TableError(
             f"{path}: there is no sheet {quote(options.sheet)}; sheets: "
-            f"{', '.join(map(quote, names))}"
+            f"{', '.join(map(quote, names))}."
         )
     formula_notes = _note_formulas(*about["formulas"])
     if not spans:
         raise TableError(
-            f"{path}: all sheets are empty"
+            f"{path}: all sheets are empty."
             if name is None
             else "; ".join(
                 [
                     f"{path}: sheet {quote(name)} is empty",
                     *formula_notes,
-                    "select another sheet by --sheet NAME",
+                    "select another sheet by --sheet NAME.",
                 ]
             )
         )
@@ -91,8 +91,8 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
         others = ", ".join(quote(other) for other in names if other != name)
         notes.append(f"sheet {quote(name)} was read; use --sheet for another one ({others})")
     if about["merged"]:
-        cells = plural("cell", about["merged"])
-        notes.append(f"{about['merged']:,} merged {cells} received the text of the first cell")
+        cells = plural(about["merged"], "merged cell")
+        notes.append(f"{cells} received the text of the first cell")
     first = min(start for _, start, _ in spans)
     last = max(start + len(cells) for _, start, cells in spans)
     rows = [

@@ -57,7 +57,7 @@ def covariance_of(
     if means.shape != (p,) or not np.all(np.isfinite(means)):
         raise ParameterError(
             f"`mean` must be None or {p} finite numbers, one per row of the covariance matrix, got "
-            f"shape {means.shape}"
+            f"shape {means.shape}."
         )
     variances = np.diagonal(C)
     varying = variances > 0.0
@@ -103,6 +103,6 @@ def symmetrise(given: Any) -> Floats:
     if float(np.diagonal(C).min()) < 0.0:
         raise InputError(
             "C must have non-negative variances on its diagonal, got "
-            f"{float(np.diagonal(C).min()):.3g}"
+            f"{float(np.diagonal(C).min()):.3g}."
         )
     return 0.5 * (C + C.T)

@@ -435,17 +435,17 @@ class EMPCA(SparseProjection):
         width = self.n_features_in_
         if d > width and self.orthogonality != "quasi":
             raise ParameterError(
-                f"`n_components` must be at most the number of columns, {width}, got {d}"
+                f"`n_components` must be at most the number of columns, {width}, got {d}."
             )
         Ks = [width] if isinstance(n_nonzero, str) else np.ravel(n_nonzero).tolist()
         Ks = Ks * d if len(Ks) == 1 else Ks
         if len(Ks) != d:
             raise ParameterError(
-                f"`n_nonzero` must be one integer or one per component ({d}), got {len(Ks)}"
+                f"`n_nonzero` must be one integer or one per component ({d}), got {len(Ks)}."
             )
         if max(Ks) > width:
             raise ParameterError(
-                f"`n_nonzero` must be at most the number of columns, {width}, got {max(Ks)}"
+                f"`n_nonzero` must be at most the number of columns, {width}, got {max(Ks)}."
             )
         if self.joint and self.orthogonality == "disjoint" and sum(Ks) > varying:
             raise ParameterError(
@@ -479,7 +479,7 @@ class EMPCA(SparseProjection):
             check_non_negative("min_angle", self.min_angle)
             if not 0 < float(self.min_angle or 0) <= 90:
                 raise ParameterError(
-                    f"`min_angle` must be above 0 and at most 90 degrees, got {self.min_angle!r}"
+                    f"`min_angle` must be above 0 and at most 90 degrees, got {self.min_angle!r}."
                 )
         elif self.min_angle is not None:
             raise ParameterError(
@@ -498,7 +498,7 @@ class EMPCA(SparseProjection):
         check_non_negative("time_limit", self.time_limit, infinite=True)
         check_non_negative("gap", self.gap)
         if not self.gap < 1:
-            raise ParameterError(f"`gap` must be a number from 0 to below 1, got {self.gap!r}")
+            raise ParameterError(f"`gap` must be a number from 0 to below 1, got {self.gap!r}.")
         if self.certify and not self.renormalize:
             raise ParameterError(
                 "`certify=True` needs `renormalize=True`, got False: the shrunken loadings of EM "
@@ -538,7 +538,7 @@ class EMPCA(SparseProjection):
         if solution.exhausted:
             warn(
                 f"EMPCA found {self.n_components_} of {len(solution.options.cardinalities)} "
-                f"components: {StopReason.EXHAUSTED}",
+                f"components: {StopReason.EXHAUSTED}.",
                 FewerComponentsWarning,
             )
         if isinstance(self.n_components, str) and count > MAX_COUNTED:
@@ -553,7 +553,7 @@ class EMPCA(SparseProjection):
 def _check_cardinalities(given: Iterable[int]) -> list[int]:
     """Return cardinalities as a list of positive integers."""
     if isinstance(given, str) or not hasattr(given, "__iter__"):
-        raise ParameterError(f"`cardinalities` must be a list of integers, got {given!r}")
+        raise ParameterError(f"`cardinalities` must be a list of integers, got {given!r}.")
     wanted = list(given)
     for K in wanted:
         check_integer("cardinalities", K, 1, " each")

@@ -177,7 +177,7 @@ def check_dimension(parts: Spectrum, d: int | Literal["auto"], options: Options)
     if q is not None and not d <= q <= p:
         raise ParameterError(
             f"`n_features_to_select` must be between `n_components` = {d} and the number of "
-            f"columns that vary, {p}, got {q}"
+            f"columns that vary, {p}, got {q}."
         )
     return d
 

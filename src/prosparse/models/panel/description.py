@@ -37,13 +37,13 @@ def check_panel(state: State) -> None:
     """Check that the order, the proxies and the path belong to the selected columns."""
     selected = np.flatnonzero(state["support_"])
     if not np.array_equal(np.sort(state["order_"]), selected):
-        raise ModelFileError("`order_` must contain each column of `support_` once")
+        raise ModelFileError("`order_` must contain each column of `support_` once.")
     if not np.isin(state["proxy_"], [-1, *selected]).all():
-        raise ModelFileError("`proxy_` must contain columns of `support_`, or -1")
+        raise ModelFileError("`proxy_` must contain columns of `support_`, or -1.")
     if state["relative_r2_path_"].size < selected.size:
         raise ModelFileError(
             f"`relative_r2_path_` must have at least {selected.size} values, got "
-            f"{state['relative_r2_path_'].size}"
+            f"{state['relative_r2_path_'].size}."
         )
 
 

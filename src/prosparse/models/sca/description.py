@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...errors import ModelFileError
+from ...errors import ModelFileError, plural
 from .._base import VariableSelector
 from ..description import Method, ModelPath, Option
 from ..schema import (
@@ -46,24 +46,25 @@ def check_views(state: State) -> None:
     views, p, d = state["view_columns_"], state["n_features_in_"], len(state["components_"])
     columns = np.sort(np.concatenate(views)) if views else np.empty(0)
     if not np.array_equal(columns, np.arange(p)):
-        raise ModelFileError(f"`view_columns_` must contain each of the {p} columns once")
+        raise ModelFileError(f"`view_columns_` must contain each of the {p} columns once.")
     if state["n_components_"] > d:
         raise ModelFileError(
-            f"`n_components_` is {state['n_components_']}, but `components_` has {d} rows"
+            f"`n_components_` is {state['n_components_']}, but `components_` has "
+            f"{plural(d, 'row')}."
         )
     for k, columns in enumerate(views):
         names, loadings = state["view_names_"][k], state["view_components_"][k]
         if loadings.shape[1] != columns.size or (names is not None and names.size != columns.size):
             raise ModelFileError(
                 f"`view_components_` and `view_names_` must have {columns.size} columns for view "
-                f"{k}, as in `view_columns_`"
+                f"{k}, as in `view_columns_`."
             )
 
 
 def check_likelihood(state: State) -> None:
     """Check that non-Gaussian views have the thresholds of their likelihood."""
     if set(state["likelihood_"]) != {"gaussian"} and "linear_threshold_" not in state:
-        raise ModelFileError("`linear_threshold_` is missing; non-Gaussian views require it")
+        raise ModelFileError("`linear_threshold_` is missing; non-Gaussian views require it.")
 
 
 METHOD = Method(

@@ -62,8 +62,10 @@ def check_in_memory(X: Table) -> None:
 
 def check_entries(X: np.ndarray, likelihood: np.ndarray, first_row: int) -> None:
     """Raise an error for entries outside the range of their likelihood."""
-    counts = f"0, 1, 2, ..., {MAX_TOTAL:.3g}"
-    for name, what, largest in (("bernoulli", "0 or 1", 1.0), ("poisson", counts, MAX_TOTAL)):
+    for name, what, largest in (
+        ("bernoulli", "entries equal to 0 or 1", 1.0),
+        ("poisson", f"non-negative integers up to {MAX_TOTAL:.3g}", MAX_TOTAL),
+    ):
         columns = np.flatnonzero(likelihood == name)
         part = X[:, columns]
         wrong = (part < 0) | (part > largest) | (part != np.round(part))
@@ -71,7 +73,7 @@ def check_entries(X: np.ndarray, likelihood: np.ndarray, first_row: int) -> None
         if wrong.any():
             row, at = np.argwhere(wrong)[0]
             raise InputError(
-                f"`likelihood` {name!r} requires entries {what}, got {part[row, at]:g} in row "
+                f"`likelihood={name!r}` requires {what}, got {part[row, at]:g} in row "
                 f"{first_row + row}, column {columns[at]}. Use 'gaussian' for measurements."
             )
 

@@ -175,12 +175,12 @@ def check_names(tables: Sequence[Table], fitted: Sequence[np.ndarray | None], wh
         if given is None:
             warn(
                 f"View {number} does not have valid feature names, but {who} was fitted with "
-                "feature names",
+                "feature names.",
                 UserWarning,
             )
         elif expected is None:
             warn(
-                f"View {number} has feature names, but {who} was fitted without feature names",
+                f"View {number} has feature names, but {who} was fitted without feature names.",
                 UserWarning,
             )
         elif list(given) != list(expected):

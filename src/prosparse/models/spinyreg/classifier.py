@@ -232,7 +232,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         """Validate the input, standardise X and encode the classes."""
         if y is None:
             raise InputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         X = self._validate(X, reset=True)
         weights = None

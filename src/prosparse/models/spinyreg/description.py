@@ -64,7 +64,7 @@ def check_classes(state: State) -> None:
     """Check that there are two classes in increasing order."""
     classes = state["classes_"]
     if classes.size != 2 or not classes[0] < classes[1]:
-        raise ModelFileError("`classes_` must contain two different labels in increasing order")
+        raise ModelFileError("`classes_` must contain two different labels in increasing order.")
 
 
 REGRESSOR = Method(

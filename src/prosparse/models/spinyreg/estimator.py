@@ -307,7 +307,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         """Validate the input, standardise X and centre y."""
         if y is None:
             raise InputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         X = self._validate(X, reset=True)
         if is_multi_output(y):

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import column_or_1d
 
 from ...data.row_groups import is_missing
-from ...errors import InputError, plural
+from ...errors import InputError, end_sentence, plural
 
 
 class Labels(NamedTuple):
@@ -36,19 +36,21 @@ class Labels(NamedTuple):
 def check_classes(y: ArrayLike, n: int) -> np.ndarray:
     """Validate labels, one for each of the n rows."""
     if np.ma.is_masked(y):
-        raise InputError("y must hold one class for each row of X: some values are masked")
+        raise InputError("`y` must contain one class for each row of X: some values are masked.")
     try:
         values = column_or_1d(y, warn=True)
     except (TypeError, ValueError) as error:
-        raise InputError(f"y must hold one class for each row of X: {error}") from error
+        raise InputError(
+            f"`y` must contain one class for each row of X: {end_sentence(error)}"
+        ) from error
     if values.size != n:
         raise InputError(
             "X and y must have one row per sample: Found input variables with inconsistent "
-            f"numbers of samples: {[n, values.size]}"
+            f"numbers of samples: {[n, values.size]}."
         )
     if values.dtype.kind == "V":
         raise InputError(
-            f"y must hold one label per row, got dtype {values.dtype}. Pass one field."
+            f"`y` must contain one label per row, got dtype {values.dtype}. Pass one field."
         )
     _check_missing(values)
     # scikit-learn does not support NumPy's StringDType.
@@ -63,11 +65,13 @@ def encode_labels(values: np.ndarray, weights: np.ndarray | None) -> Labels:
         with np.errstate(invalid="ignore"):  # Large floats overflow in the check for integers.
             check_classification_targets(values)
     except TypeError as error:
-        raise InputError(f"y must hold the labels of two classes: {error}") from error
+        raise InputError(
+            f"`y` must contain the labels of two classes: {end_sentence(error)}"
+        ) from error
     except ValueError as error:
         raise InputError(
-            f"{error}. y must hold the labels of two classes; use SpinyRegressor for a continuous "
-            "response."
+            f"{end_sentence(error)} `y` must contain the labels of two classes; use "
+            "SpinyRegressor for a continuous response."
         ) from error
     classes = np.unique(used)
     if classes.size > 2:
@@ -79,7 +83,7 @@ def encode_labels(values: np.ndarray, weights: np.ndarray | None) -> Labels:
     if classes.size < 2:
         found = f"one class, {str(classes[0])!r}" if classes.size else "no class"
         where = "" if weights is None else " among the rows with positive weight"
-        raise InputError(f"y must hold two classes, got {found}{where}.")
+        raise InputError(f"`y` must contain two classes, got {found}{where}.")
     if classes.dtype.kind == "O" and not all(isinstance(label, str) for label in classes):
         classes = np.array(classes.tolist())  # numbers stored as objects
     return Labels(classes, (used == classes[1]).astype(float), counts, np.sqrt(counts))

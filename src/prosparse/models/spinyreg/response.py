@@ -10,7 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from ...data import Columns, Operator
 from ...data.columns import LARGEST_UNIT, SMALLEST_UNIT, unit_of
-from ...errors import InputError, plural
+from ...errors import InputError, end_sentence, plural
 
 ROUNDING_FACTOR = 1e4  # maximum difference of equal rows, in units of the rounding of a product
 
@@ -88,11 +88,13 @@ def check_response(y: ArrayLike, n: int) -> np.ndarray:
     try:
         values = _as_float_vector(y)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"y must hold one number for each row of X: {error}") from error
+        raise InputError(
+            f"`y` must contain one number for each row of X: {end_sentence(error)}"
+        ) from error
     if values.size != n:
         raise InputError(
             "X and y must have one row per sample: Found input variables with inconsistent "
-            f"numbers of samples: {[n, values.size]}"
+            f"numbers of samples: {[n, values.size]}."
         )
     if not np.isfinite(values).all():
         bad = np.flatnonzero(~np.isfinite(values))
@@ -124,11 +126,13 @@ def check_responses(y: ArrayLike, n: int) -> np.ndarray:
     try:
         values = np.asarray(y, dtype=float) if not np.ma.is_masked(y) else None
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"y must hold numbers for each row of X: {error}") from error
+        raise InputError(
+            f"`y` must contain numbers for each row of X: {end_sentence(error)}"
+        ) from error
     if values is None:
-        raise InputError("y must hold numbers for each row of X: some values are masked")
+        raise InputError("`y` must contain numbers for each row of X: some values are masked.")
     if np.iscomplexobj(y):
-        raise InputError("y must hold real numbers for each row of X, got complex numbers")
+        raise InputError("`y` must contain real numbers, got complex numbers.")
     return np.column_stack([check_response(column, n) for column in values.T])
 
 
