@@ -22,15 +22,18 @@ import sklearn
 
 
 class InputError(ValueError):
-    """Error for data that cannot be fitted, e.g. non-numeric columns or missing values."""
+    """Error for data that cannot be fitted, e.g. because of missing values."""
 
 
 class TableError(InputError):
-    """Error for a file that cannot be read as a table; the message gives row and column."""
+    """Error for a file that cannot be read as a table.
+
+    The message gives the row and the column.
+    """
 
 
 class ModelFileError(ValueError):
-    """Error for a model that cannot be saved, or a file that is not a saved model."""
+    """Error for a model that cannot be saved or a file that cannot be loaded."""
 
 
 class ParameterError(ValueError):
@@ -167,7 +170,7 @@ MAX_NUMBER = 1e100
 
 
 def check_non_negative(name: str, value: Any, *, infinite: bool = False) -> None:
-    """Check that a parameter is a non-negative number, and finite unless ``infinite``."""
+    """Check that a parameter is non-negative, and finite unless ``infinite``."""
     number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else math.nan
     if not number >= 0:
         raise ParameterError(f"`{name}` must be a non-negative number, got {value!r}.")
@@ -181,7 +184,7 @@ def check_verbose(value: Any) -> None:
 
 
 def check_numbers(name: str, values: Any) -> np.ndarray:
-    """Convert a list of finite non-negative numbers to an array, or raise an error."""
+    """Convert finite non-negative numbers to an array, or raise an error."""
     try:
         numbers = np.asarray(values, dtype=float)
     except (TypeError, ValueError):

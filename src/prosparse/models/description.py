@@ -236,7 +236,7 @@ class Method:
         return required
 
     def explain(self, model: VariableSelector, path: ModelPath | None, n_selected: int) -> str:
-        """Return the reason for the number of selected variables, without a full stop."""
+        """Return the reason for the number of selected variables, without a period."""
         for explanation in self.explanations:
             reason = explanation(model, path, n_selected)
             if reason is not None:

@@ -1,1 +1,1 @@
-"""Model selection: number of components, information criteria, slope heuristic, model priors."""
+"""Model selection: dimension, information criteria, slope heuristic, priors."""

@@ -1,4 +1,4 @@
-"""Information criteria as penalised log-likelihoods: larger values are better."""
+"""Information criteria as penalised log-likelihoods (larger is better)."""
 
 from __future__ import annotations
 

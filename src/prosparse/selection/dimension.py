@@ -1,4 +1,4 @@
-"""Number of components, from the eigenvalues of X'X of a centred n x p data matrix.
+"""Number of components, from the eigenvalues of X'X of centred data (n x p).
 
 Eigenvalues are in decreasing order, and zeros may be omitted. Both rules assume equal noise
 variance in all variables and overestimate the number of components if the noise is correlated.
@@ -113,7 +113,7 @@ def impute_by_pca(X: np.ndarray, observed: np.ndarray, count: int | None = None)
 
 
 def variational_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
-    """Count the components of variational PCA with automatic relevance determination.
+    """Count the components of variational PCA with ARD priors.
 
     The variational bound has a maximum in closed form [NTS15]: a component remains if its
     eigenvalue exceeds a multiple of the noise variance, and the noise variance maximises the bound

@@ -1,4 +1,4 @@
-"""Prior probabilities of models (sets of variables) that depend on the number of variables."""
+"""Prior probabilities of sets of variables, by the number of variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def inclusion_probability(n: int, p: int, level: float = 0.05) -> float:
 
 
 def log_prior(prior: str, cardinalities: np.ndarray, n: int, p: int) -> np.ndarray:
-    """Compute the log prior of models by their number of variables, up to a constant."""
+    """Compute the log prior by the number of variables, up to a constant."""
     if prior == "uniform":
         return np.zeros(len(cardinalities))
     rho = inclusion_probability(n, p)
@@ -29,7 +29,7 @@ def log_prior(prior: str, cardinalities: np.ndarray, n: int, p: int) -> np.ndarr
 
 
 def log_multiplicity(p: int) -> np.ndarray:
-    """Compute the multiplicity-correcting log prior of a model with 0, 1, ..., p variables.
+    """Compute the multiplicity-correcting log prior for 0, 1, ..., p variables.
 
     Each variable is active with probability rho, which is uniform on (0, 1/2). The prior of a model
     with q variables is 2 a_q, where a_q is the integral of rho^q (1 - rho)^(p - q) over (0, 1/2).

@@ -14,7 +14,7 @@ NOISE_ESTIMATORS = ("bias-corrected", "ml", "median")
 
 
 def maximum_likelihood(eigenvalues: np.ndarray, p: int, d: int) -> float:
-    """Compute the mean of the p - d smallest eigenvalues (Tipping & Bishop, 1999).
+    """Compute the mean of the p - d smallest eigenvalues (Tipping & Bishop 1999).
 
     ``eigenvalues`` are those of X'X / n in decreasing order; zeros may be omitted.
     """
@@ -22,7 +22,7 @@ def maximum_likelihood(eigenvalues: np.ndarray, p: int, d: int) -> float:
 
 
 def bias_corrected(eigenvalues: np.ndarray, n: int, p: int, d: int) -> float:
-    """Correct the maximum likelihood estimate for its downward bias of order p / n, [PLY17]."""
+    """Correct the ML estimate for its downward bias of order p / n, [PLY17]."""
     sigma2 = maximum_likelihood(eigenvalues, p, d)
     c = p / n
     # A spike a + sigma2 has the sample eigenvalue (a + sigma2)(1 + c sigma2 / a); solve for a. A

@@ -59,7 +59,7 @@ class Slope(NamedTuple):
 
 
 def selection_shape(dimension: Any, total: int) -> np.ndarray:
-    """Compute the shape of the penalty for parameters that are selected by the data.
+    """Compute the shape of the penalty for parameters selected by the data.
 
     The D largest of P standard normal estimates of zero increase the log-likelihood by half the sum
     of their squares, on average about ``P E[Z^2; |Z| > z] / 2`` with ``P(|Z| > z) = D / P``. This
@@ -87,7 +87,7 @@ def selection_shape(dimension: Any, total: int) -> np.ndarray:
 
 
 def robust_slope(shape: Any, log_likelihood: Any) -> Slope:
-    """Estimate the slope by robust regression with the stability window of [BMM12].
+    """Estimate the slope by robust regression and stability window, [BMM12].
 
     Only windows of models along which the log-likelihood is linear are used.
 

@@ -1,4 +1,4 @@
-"""Sparse and non-negative principal components by expectation-maximisation (emPCA).
+"""Sparse and non-negative PCA by expectation-maximisation (emPCA).
 
 [SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
         ICML 2008.

@@ -1,4 +1,4 @@
-"""FDRPCA: selection of variables with shared variance, and their principal components.
+"""FDRPCA: variables with shared variance and their principal components.
 
 Symbols: X (n x p) standardised data; S the selected variables; d the number of components. The
 *communality* of a variable is R2(d) with the first d principal components of S, the variable itself
@@ -85,7 +85,7 @@ def solve(
 
 
 def number_of_components(data: StandardisedData, selected: np.ndarray, options: Options) -> int:
-    """Return the requested or estimated number of components; 0 if nothing is selected."""
+    """Return the number of components; 0 if no variables are selected."""
     n_selected = int(selected.sum())
     if isinstance(options.n_components, str):
         return max(count_components(data, selected), 1) if n_selected else 0
@@ -101,7 +101,7 @@ def number_of_components(data: StandardisedData, selected: np.ndarray, options: 
 def numerical_rank(
     data: StandardisedData, selected: np.ndarray, d: int, rounding: np.ndarray
 ) -> int:
-    """Count the first d components whose variance exceeds the rounding errors of the data.
+    """Count the first d components with variance above the rounding errors.
 
     At least 1 if a column is selected.
     """

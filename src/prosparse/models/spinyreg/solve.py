@@ -72,7 +72,7 @@ class Solution(NamedTuple):
 
 
 def solve(op: Operator, response: Response, options: Options) -> Solution:
-    """Select the variables of a standardised data matrix that explain the response."""
+    """Select the variables of standardised data that explain the response."""
     n, p = response.n, op.shape[1]
     pool = candidates(op, response.y, response.yy, n)
     rules = rules_for(
@@ -139,7 +139,7 @@ def all_listed(shortlist: Shortlist, v: np.ndarray) -> bool:
 def fit_ard(
     data: RegressionMoments, path: RegressionPath, best: RegressionFit, options: Options
 ) -> Run[ard.State]:
-    """Fit automatic relevance determination to the path, at the noise of ``best``."""
+    """Fit automatic relevance determination at the noise of ``best``."""
     listed = path.order if best.v.size else path.order[:0]
     G, b = data.gram(listed), data.b[listed]
     t = np.zeros(listed.size)
@@ -192,7 +192,7 @@ def relevance(
 
 
 def refit_coefficients(data: RegressionMoments, best: RegressionFit, options: Options) -> Weights:
-    """Compute the coefficients of the selected set: posterior mean or least squares."""
+    """Compute the posterior mean or least squares fit of the selected set."""
     if options.refit == "posterior" or not best.v.size:
         return Weights(best.m, best.sigma2 * best.P, best.sigma2)
     inverse = pseudo_inverse(data.gram(best.v))

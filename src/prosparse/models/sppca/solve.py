@@ -72,7 +72,7 @@ class Solution(NamedTuple):
 
 
 def solve(op: Operator, options: Options) -> Solution:
-    """Fit the path of centred data and select the fit that maximises the criterion."""
+    """Fit the path to centred data and maximise the criterion over it."""
     parts = spectrum(op)
     d = resolve_dimension(options.n_components, parts)
     problem = problem_of(parts, options.max_iter, options.tol)
