@@ -40,7 +40,7 @@ from prosparse.plot import (
     displays_of,
 )
 from prosparse.plot.axes import shorten_all
-from prosparse.selection.slope import choice_shape
+from prosparse.selection.slope import selection_shape
 
 pytestmark = pytest.mark.quick
 
@@ -102,7 +102,7 @@ def test_slope():
     left, right = display.ax_
     np.testing.assert_array_equal(left.lines[0].get_ydata(), model.log_likelihood_path_)
     # the line ends where all loadings are free, n_points of the largest models lie about it
-    line = model.slope_.intercept + model.slope_.slope * choice_shape(60, 60)
+    line = model.slope_.intercept + model.slope_.slope * selection_shape(60, 60)
     assert left.lines[1].get_ydata()[-1] == pytest.approx(line)
     np.testing.assert_array_equal(right.lines[0].get_ydata(), model.criterion_path_)
     assert any("penalty" in text.get_text() for text in right.texts)
