@@ -176,7 +176,7 @@ def check_non_negative(name: str, value: Any, *, infinite: bool = False) -> None
         try:
             number = float(value)
         except OverflowError:  # an integer beyond the range of floats
-            number = math.inf if value > 0 else -math.inf
+            number = math.inf if int(value) > 0 else -math.inf
     if not number >= 0:
         raise ParameterError(f"`{name}` must be a non-negative number, got {value!r}.")
     if number > MAX_NUMBER and not infinite:
