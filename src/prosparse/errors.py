@@ -171,12 +171,11 @@ MAX_NUMBER = 1e100
 
 def check_non_negative(name: str, value: Any, *, infinite: bool = False) -> None:
     """Check that a parameter is non-negative, and finite unless ``infinite``."""
-    number = math.nan
-    if isinstance(value, Real) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except OverflowError:  # an integer beyond the range of floats
-            number = math.inf if int(value) > 0 else -math.inf
+    given: Any = value if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    try:
+        number = float(given)
+    except OverflowError:  # an integer beyond the range of floats
+        number = math.inf if given > 0 else -math.inf
     if not number >= 0:
         raise ParameterError(f"`{name}` must be a non-negative number, got {value!r}.")
     if number > MAX_NUMBER and not infinite:
