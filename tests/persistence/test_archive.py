@@ -67,7 +67,7 @@ def test_pickles_are_not_read(parts, tmp_path):
         ({"version": 2}, "format version 2, but prosparse"),
         ({"class": "os.system"}, "unknown estimator 'os.system'; known are"),
         ({"class": ["GSPPCA"]}, "known are"),
-        ({"parameters": {}}, "parameters are not those of GSPPCA"),
+        ({"parameters": {}}, "has other parameters than the file"),
         ({"fitted": {"transform": 1}}, "'transform' cannot be a fitted attribute"),
         ({"fitted": {"__class__": 1}}, "'__class__' cannot be a fitted attribute"),
         ({"fitted": {"tol": 1}}, "'tol' cannot be a fitted attribute"),

@@ -205,8 +205,12 @@ def _build_model(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
     method = METHODS[name]
     model = method.estimator()
     parameters = {k: decode(v, arrays) for k, v in header["parameters"].items()}
-    if set(parameters) != set(model.get_params(deep=False)):
-        raise ModelFileError(f"the parameters are not those of {name}.")
+    differing = set(parameters) ^ set(model.get_params(deep=False))
+    if differing:
+        raise ModelFileError(
+            f"{name} of this version of prosparse has other parameters than the file "
+            f"({', '.join(sorted(differing))}). Fit and save the model again."
+        )
     for parameter, value in parameters.items():  # `set_params` would inspect the values
         setattr(model, parameter, value)
     private = {"_sklearn_output_config", *method.schema.fields}
