@@ -184,8 +184,8 @@ def test_ambiguous_thousands_separators(tmp_path, name, mark, separator):
     else:
         with pytest.raises(TableError, match=f"with a thousands separator.*--decimal {called}"):
             read_table(path)
-    told = read_table(path, ReadOptions(decimal=mark))
-    np.testing.assert_array_equal(told.X[:, 0], values)
+    given = read_table(path, ReadOptions(decimal=mark))
+    np.testing.assert_array_equal(given.X[:, 0], values)
 
 
 def test_another_column_resolves_the_ambiguity(tmp_path):

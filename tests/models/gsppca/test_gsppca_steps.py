@@ -119,7 +119,7 @@ def make_iterations(op, n, parts, d, iterated):
 
 
 def wide_operator(noise=0.7):
-    """Return a matrix with so many columns that their rounding errors average out."""
+    """Return a matrix with enough columns for rounding errors to average out."""
     made = make_globally_sparse(
         30, 600, n_components=6, n_informative=80, noise=noise, random_state=0
     )
