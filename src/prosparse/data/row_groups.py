@@ -9,7 +9,6 @@ import numpy as np
 from ..errors import ParameterError
 from .arrays import from_numpy, to_numpy
 from .operators.base import Operator
-from .operators.shifted import ShiftedOperator
 
 # Kinds of NumPy dtypes that labels keep; labels of all other dtypes become strings.
 LABEL_TYPES = "biufcSUMm"
@@ -33,15 +32,24 @@ class RowGroups(NamedTuple):
         np.add.at(sums, self.codes, values)
         return values - (sums / self.sizes[:, None])[self.codes]
 
-    def centre_operator(self, op: Operator) -> ShiftedOperator:
-        """Subtract the group means from a data matrix without forming the difference."""
-        means = from_numpy(self.column_means(op), op.column_squares(), op.dtype)
-        return ShiftedOperator(op, self._indicators(op), means)
+    def centre_operator(self, op: Operator) -> Operator:
+        """Subtract the group means from a data matrix; sparse data stay sparse."""
+        means, squares = self.column_means(op), to_numpy(op.column_squares()).astype(float)
+        like = op.column_squares()
+        centred = op.shifted(self._indicators(op), from_numpy(means, like, op.dtype))
+        within = np.maximum(squares - self.sizes @ means**2, 0.0)
+        centred.remember_column_squares(within)
+        return centred
 
     def _indicators(self, op: Operator) -> np.ndarray:
         """Return the indicator matrix (n, n_groups) in the array library of ``op``."""
         indicators = np.eye(self.sizes.size)[self.codes]
         return from_numpy(indicators, op.column_squares(), op.dtype)
+
+
+def single_group(n: int) -> RowGroups:
+    """Return one group of all n rows."""
+    return RowGroups(np.zeros(n, dtype=int), np.array([n]), np.array(["all"]))
 
 
 def row_groups(labels: object, n: int) -> RowGroups | None:

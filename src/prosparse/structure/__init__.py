@@ -10,15 +10,18 @@ from .component_count import count_components
 from .false_discoveries import adjust_pvalues
 from .leading_components import FIT_TOLERANCE, StandardisedData
 from .leave_one_out_pvalues import MIN_DOF
+from .row_scale import EqualisedRows, equalise_rows
 from .shared_variables import SharedVariables, select_shared_variables
 
 __all__ = [
     "FIT_TOLERANCE",
     "MIN_DOF",
+    "EqualisedRows",
     "SharedVariables",
     "StandardisedData",
     "adjust_pvalues",
     "compute_communalities",
     "count_components",
+    "equalise_rows",
     "select_shared_variables",
 ]

@@ -4,21 +4,20 @@ The shape of the data determines the algorithm. With few columns, the components
 Gram matrix X'X; with few rows, from X X'. If both dimensions are large, only the leading components
 are computed, together with an upper bound on the remaining eigenvalues.
 
-Rows may be grouped (donors, batches, repeated measures). Columns are then centred within groups: X
-is replaced by C X, where C subtracts the group means. C X is not formed, so sparse data stay
-sparse.
+Rows may be grouped (donors, batches, repeated measures); the columns are then centred within groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from ..data import Operator
 from ..data.arrays import Array, from_numpy, to_numpy
-from ..data.row_groups import RowGroups
+from ..data.row_groups import RowGroups, single_group
 from ..numerics.spectrum import EXACT_SIDE, eigenpairs, leading_eigenvectors
 from ..parallel import in_parallel, slices_of
 
@@ -53,21 +52,16 @@ class StandardisedData:
     Parameters
     ----------
     op : Operator
-        Data matrix with centred columns of equal variance.
+        Data matrix with columns of equal variance, centred (within groups).
     groups : RowGroups or None
-        Groups within which the columns are centred.
+        Groups of rows within which the columns are centred.
     """
 
     def __init__(self, op: Operator, groups: RowGroups | None = None):
-        self.op, self.groups = op, groups
+        self.op, self.groups = op, single_group(op.shape[0]) if groups is None else groups
         self.n, self.p = op.shape
-        self.dof = self.n - (1 if groups is None else groups.sizes.size)
+        self.dof = self.n - self.groups.sizes.size
         self.sums_of_squares = to_numpy(op.column_squares()).astype(float)
-        self.group_means = np.empty((0, self.p))
-        if groups is not None:
-            self.group_means = groups.column_means(op)
-            between = groups.sizes @ self.group_means**2
-            self.sums_of_squares = np.maximum(self.sums_of_squares - between, 0.0)
         # Consecutive calls often use the same subset or a similar one.
         self.last_components: PrincipalComponents | None = None
         self._last_tolerance = TEST_TOLERANCE
@@ -76,7 +70,7 @@ class StandardisedData:
         self._start_scores: np.ndarray | None = None  # (n, m) the same for X X', if n is small
         self._last_outer: tuple[np.ndarray, Array] | None = None  # members and their X X'
         has_few_columns = self.p <= self.n and self.p <= EXACT_SIDE
-        self.gram = self._centred_gram(np.arange(self.p), op) if has_few_columns else None
+        self.gram = _to_float64(op.gram()) if has_few_columns else None
 
     def take_columns(self, columns: np.ndarray) -> StandardisedData:
         """Restrict the data to some columns."""
@@ -131,7 +125,7 @@ class StandardisedData:
         if columns.size <= min(self.n, EXACT_SIDE):
             return self._from_gram(
                 members,
-                self._centred_gram(columns, subset),
+                _to_float64(subset.gram()),
                 count,
                 lambda F: self._project_all(subset.matmul(self.from_numpy(F))),
             )
@@ -161,7 +155,7 @@ class StandardisedData:
 
     def _from_outer(self, members: np.ndarray, subset: Operator, count: int) -> PrincipalComponents:
         """Decompose X X' of the members."""
-        outer = self.centre(self.centre(_to_float64(subset.outer())).T)
+        outer = _to_float64(subset.outer())
         eigenvalues, U = _sort_eigenpairs(np.linalg.eigh(0.5 * (outer + outer.T)), self.dof)
         count = min(max(count, N_LEADING), eigenvalues.size)
         z = _to_float64(subset.rmatmul(self.from_numpy(U)))
@@ -174,16 +168,12 @@ class StandardisedData:
         self, members: np.ndarray, subset: Operator, count: int, tolerance: float
     ) -> PrincipalComponents:
         """Compute leading components by products with X."""
-        xp, like, groups = subset.xp, subset.column_squares(), self.groups
+        xp, like = subset.xp, subset.column_squares()
         rough = subset.rough()  # single precision is sufficient for the iterations
 
         def multiply_gram(V: Array) -> Array:
             narrow = xp.astype(V, rough.dtype)
-            if groups is None:
-                (product,) = rough.sum_rows(lambda block: (block.T @ (block @ narrow),))
-            else:
-                within = groups.centre(_to_float64(rough.matmul(narrow)))
-                product = rough.rmatmul(from_numpy(within, like, rough.dtype))
+            (product,) = rough.sum_rows(lambda block: (block.T @ (block @ narrow),))
             return xp.astype(product, V.dtype)
 
         m = min(max(count, N_LEADING) + 1 + N_EXTRA, like.shape[0] // 2)
@@ -197,7 +187,7 @@ class StandardisedData:
         weights = _to_float64(V) / np.sqrt(eigenvalues)
         scores = subset.matmul(self.from_numpy(weights))
         if self.n <= subset.few_rows:
-            self._start_scores = self.centre(_to_float64(scores))
+            self._start_scores = _to_float64(scores)
         projections = self._project_all(scores)
         # Eigenvalues, and therefore the bound, are accurate to `tol` times the largest.
         bound = float(eigenvalues[-1] + tol * eigenvalues[0])
@@ -255,29 +245,14 @@ class StandardisedData:
             for changed, update in ((added, np.add), (removed, np.subtract)):
                 if changed.any():
                     part = self.op.take_columns(np.flatnonzero(changed))
-                    update(outer, self._centred_outer(part), out=outer)
+                    update(outer, to_numpy(part.rough().outer()), out=outer)
         else:
-            outer = self._centred_outer(subset)
+            outer = to_numpy(subset.rough().outer())
         self._last_outer = members, outer
         return outer
 
-    def _centred_outer(self, subset: Operator) -> np.ndarray:
-        """Compute X X' centred within groups."""
-        outer = to_numpy(subset.rough().outer())
-        return outer if self.groups is None else self.centre(self.centre(outer).T)
-
-    def _centred_gram(self, columns: np.ndarray, subset: Operator) -> np.ndarray:
-        """Compute X'X of the columns, centred within groups."""
-        gram = _to_float64(subset.gram())
-        if self.groups is None:
-            return gram
-        means = self.group_means[:, columns]
-        return gram - means.T @ (self.groups.sizes[:, None] * means)
-
     def _project_all(self, scores: Array) -> np.ndarray:
         """Compute X'U of all columns."""
-        if self.groups is not None:
-            scores = self.from_numpy(self.centre(_to_float64(scores)))
         return _to_float64(self.op.rmatmul(scores))
 
     def scores(self, components: PrincipalComponents, count: int) -> np.ndarray:
@@ -286,23 +261,34 @@ class StandardisedData:
             return components.scores[:, :count]
         subset = self.member_operator(components.members)
         weights = self.from_numpy(components.score_weights[:, :count])
-        return self.centre(_to_float64(subset.matmul(weights)))
+        return _to_float64(subset.matmul(weights))
 
     def dense_columns(self, columns: np.ndarray, subset: Operator | None = None) -> np.ndarray:
         """Return columns of the data or of a ``subset`` as an array (n, k)."""
         taken = (self.op if subset is None else subset).take_columns(columns)
         identity = from_numpy(np.eye(columns.size), taken.column_squares(), self.op.dtype)
-        return self.centre(_to_float64(taken.matmul(identity)))
+        return _to_float64(taken.matmul(identity))
 
     def fourth_moments(self) -> np.ndarray:
         """Compute sum_a y_a^4 of each column y scaled to unit length, (p,)."""
-        fourth = self.op.column_fourth_powers()
-        squares = to_numpy(self.op.column_squares()).astype(float)
-        return np.asarray(to_numpy(fourth).astype(float) / np.maximum(squares, 1e-300) ** 2)
+        fourth = _to_float64(self.op.power_sums(4, self.from_numpy(np.ones((self.n, 1)))))[:, 0]
+        return np.asarray(fourth / np.maximum(self.sums_of_squares, 1e-300) ** 2)
 
-    def centre(self, values: np.ndarray) -> np.ndarray:
-        """Centre the rows of an array within the groups, if there are groups."""
-        return values if self.groups is None else self.groups.centre(values)
+    def cross_products(self, columns: np.ndarray) -> np.ndarray:
+        """Compute X'Y for some columns Y of the data, (p, k)."""
+        if self.gram is not None:
+            return self.gram[:, columns].copy()
+        return _to_float64(self.op.rmatmul(self.from_numpy(self.dense_columns(columns))))
+
+    def to_numpy(self, array: Array) -> np.ndarray:
+        """Convert to a NumPy array in double precision."""
+        return _to_float64(array)
+
+    @cached_property
+    def flip_correction(self) -> np.ndarray:
+        """Factors g / (g - 1) that correct squares for centring within groups of g rows, (n,)."""
+        sizes = self.groups.sizes[self.groups.codes].astype(float)
+        return np.where(sizes > 1.0, sizes / np.maximum(sizes - 1.0, 1.0), 1.0)
 
     def from_numpy(self, array: np.ndarray) -> Array:
         """Convert to the array library and dtype of the data."""

@@ -33,6 +33,7 @@ from .leave_one_out_pvalues import LeaveOneOutTest, LeaveOneOutTester
 # Rates of the first iterations, selected on simulations that the experiments do not use.
 SCREENING_RATES = (0.5, 0.4, 0.3, 0.2, 0.1)
 _MAX_ITERATIONS = 10
+_MIN_SCREENED = 10  # minimum number of variables that screening retains
 _MIN_MEMBERS = 5  # minimum number of variables whose components are computed
 _MANY_DISCOVERIES = 100  # discoveries against all variables that make screening unnecessary
 _SET_TOLERANCE = 0.01  # proportion of a set that may change at convergence
@@ -44,44 +45,29 @@ class SharedVariables(NamedTuple):
 
     pvalues: np.ndarray  # (p,)
     selected: np.ndarray  # (p,) bool
-    permutation_tested: np.ndarray  # (p,) bool: the p-value comes from row permutations
 
 
-def select_shared_variables(data: StandardisedData, fdr: float, seed: int = 0) -> SharedVariables:
-    """Select the variables with shared variance.
+def select_shared_variables(
+    data: StandardisedData, fdr: float, robust: bool = True
+) -> SharedVariables:
+    """Select the variables with shared variance at a false discovery rate.
 
-    Parameters
-    ----------
-    data : StandardisedData
-    fdr : float
-        False discovery rate.
-    seed : int
-        Seed for the row permutations.
-
-    Returns
-    -------
-    SharedVariables
+    ``robust`` states whether rows may have unequal noise; see `leave_one_out_pvalues`.
     """
-    tester = LeaveOneOutTester(data, seed)
+    tester = LeaveOneOutTester(data, robust)
     candidates, test = find_candidates(tester, fdr)
     none = np.zeros(data.p, dtype=bool)
     if not candidates.any():
-        return SharedVariables(tester.against_all.pvalues, none, none)
-    selected = candidates
-    for _ in range(_MAX_ITERATIONS):
-        previous = selected
-        pvalues, is_permuted = confirm_candidates(tester, test, previous, fdr)
-        selected = previous & benjamini_hochberg(np.where(previous, pvalues, 1.0), fdr)
-        if selected.sum() == 1:  # a single variable cannot share variance with others
-            selected = none
-        # The number of permutations depends on the number of candidates: fewer need more.
-        if 2 * selected.sum() >= previous.sum() or not selected.any():
-            break
+        return SharedVariables(tester.against_all.pvalues, none)
+    pvalues = confirm_candidates(tester, test, candidates, fdr)
+    selected = candidates & benjamini_hochberg(np.where(candidates, pvalues, 1.0), fdr)
+    if selected.sum() == 1:  # a single variable cannot share variance with others
+        selected = none
     # Without convergence, some variables are significant but not selected. Their p-values are
     # increased to at least `fdr`.
     not_selected = benjamini_hochberg(pvalues, fdr) & ~selected
     pvalues[not_selected] = np.maximum(pvalues[not_selected], fdr)
-    return SharedVariables(pvalues, selected, is_permuted)
+    return SharedVariables(pvalues, selected)
 
 
 def find_candidates(tester: LeaveOneOutTester, fdr: float) -> tuple[np.ndarray, LeaveOneOutTest]:
@@ -94,11 +80,12 @@ def find_candidates(tester: LeaveOneOutTester, fdr: float) -> tuple[np.ndarray, 
         The last test.
     """
     test = tester.against_all
-    if test.discoveries(fdr).sum() < _MANY_DISCOVERIES:
-        for rate in SCREENING_RATES:
-            members = test.discoveries(rate)
-            if rate > fdr and members.sum() >= _MIN_MEMBERS:
-                test = tester.against(members)
+    if test.discoveries(fdr, flips=False).sum() < _MANY_DISCOVERIES:
+        for rate in (*(rate for rate in SCREENING_RATES if rate > fdr), fdr):
+            members = test.discoveries(rate, flips=False)
+            if members.sum() < _MIN_SCREENED:
+                members = test.most_significant(_MIN_SCREENED)
+            test = tester.against(members)
     tried: list[np.ndarray] = []
     for _ in range(_MAX_ITERATIONS):
         members = test.discoveries(fdr)
@@ -116,60 +103,39 @@ def _is_same_set(members: np.ndarray, other: np.ndarray) -> bool:
 
 def confirm_candidates(
     tester: LeaveOneOutTester, test: LeaveOneOutTest, candidates: np.ndarray, fdr: float
-) -> tuple[np.ndarray, np.ndarray]:
+) -> np.ndarray:
     """Test each candidate against a set that it has not influenced.
 
-    Parameters
-    ----------
-    tester : LeaveOneOutTester
-    test : LeaveOneOutTest
-        The test that gave the candidates; p-values of all other variables come from it.
-    candidates : bool ndarray of shape (p,)
-    fdr : float
-
-    Returns
-    -------
-    pvalues : ndarray of shape (p,)
-    is_permuted : bool ndarray of shape (p,)
-        Whether the p-value comes from row permutations.
+    The p-values of all other variables come from ``test``, which gave the candidates.
     """
-    columns, is_permuted = np.flatnonzero(candidates), np.zeros(candidates.size, dtype=bool)
+    columns = np.flatnonzero(candidates)
     if columns.size == 0:
-        return test.pvalues, is_permuted
-    limit = fdr * columns.size / candidates.size
+        return test.pvalues
     if columns.size > _MAX_CONFIRMED:
         if not _is_same_set(candidates, test.members):
             test = tester.against(candidates)
-        pvalues = test.pvalues
-        pvalues[columns], is_permuted[columns] = test.refined_pvalues(columns, limit)
-        return pvalues, is_permuted
+        return test.pvalues
+    limit = fdr * columns.size / candidates.size
     pvalues = test.pvalues
     among_candidates = tester.take_columns(columns)
     for k, j in enumerate(columns):
-        remaining = eliminate_without(among_candidates, np.ones(columns.size, dtype=bool), k, limit)
+        remaining = eliminate_without(among_candidates, k, limit)
         final, index = (tester.against_all, j) if remaining is None else (remaining, k)
-        pvalues[[j]], is_permuted[[j]] = final.refined_pvalues(np.array([index]), limit)
-    return pvalues, is_permuted
+        pvalues[j] = final.pvalues_of(np.array([index]))[0]
+    return pvalues
 
 
-def eliminate_without(
-    tester: LeaveOneOutTester, candidates: np.ndarray, j: int, limit: float
-) -> LeaveOneOutTest | None:
-    """Remove column j and the candidates that are then not significant.
+def eliminate_without(tester: LeaveOneOutTester, j: int, limit: float) -> LeaveOneOutTest | None:
+    """Remove column j, and by backward elimination all that are then not significant.
 
-    The candidates are removed by backward elimination.
-
-    Returns
-    -------
-    LeaveOneOutTest or None
-        Test against the remaining candidates; None if fewer than 2 remain.
+    Returns the test against the remaining columns; None if fewer than 2 remain.
     """
-    remaining = candidates.copy()
+    remaining = np.ones(tester.data.p, dtype=bool)
     remaining[j] = False
     while remaining.sum() >= 2:
         test = tester.against(remaining)
         columns = np.flatnonzero(remaining)
-        not_significant = columns[test.pvalues_of(columns) > limit]
+        not_significant = columns[test.pvalues_of(columns, without=j) > limit]
         if not_significant.size == 0:
             return test
         remaining[not_significant] = False

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from ..arrays import Array, from_numpy
 
@@ -154,15 +155,9 @@ class Operator(ABC):
             lambda block: (xp.sum(block * block, axis=0, dtype=xp.float64),), entrywise=True
         )[0]
 
-    def column_fourth_powers(self) -> Array:
-        """Sum the fourth powers of the entries of each column."""
-        xp = self.xp
-
-        def fourth_powers(block: Array) -> tuple[Array]:
-            squares = block * block  # much faster than a power
-            return (rough_column_sums(squares * squares, xp),)
-
-        return self.sum_rows(fourth_powers, entrywise=True)[0]
+    def power_sums(self, power: int, weights: Array) -> Array:
+        """Compute sum_i x_ij^power weights_ik, (p, k), in double precision."""
+        return self.sum_rows(_PowerSums(power), weights, entrywise=True)[0]
 
     def row_squares(self) -> Array:
         """Compute the squared norm of each row."""
@@ -170,6 +165,22 @@ class Operator(ABC):
         return self.map_rows(
             lambda block: xp.sum(block * block, axis=1, dtype=xp.float64), entrywise=True
         )
+
+    @abstractmethod
+    def scale_columns(self, factors: Array) -> Operator:
+        """Return X diag(factors)."""
+
+    def scale_rows(self, factors: Array) -> Operator:
+        """Return diag(factors) X."""
+        from .weighted import WeightedOperator
+
+        return WeightedOperator(self, factors)
+
+    def shifted(self, left: Array, right: Array) -> Operator:
+        """Return X - left right, for left (n, k) and right (k, p) with small k."""
+        from .shifted import ShiftedOperator
+
+        return ShiftedOperator(self, left, right)
 
 
 class _Product:
@@ -180,6 +191,27 @@ class _Product:
 
     def __call__(self, block: Block) -> Array:
         return block @ self.F
+
+
+class _PowerSums:
+    """The function ``(block^power)' rows`` as a class, which can be pickled."""
+
+    def __init__(self, power: int):
+        self.power = power
+
+    def __call__(self, block: Array, rows: Array) -> tuple[Array]:
+        xp = array_namespace(block)
+        return (xp.astype(integer_power(block, self.power).T @ rows, xp.float64),)
+
+
+def integer_power(block: Array, power: int) -> Array:
+    """Compute a power by repeated multiplication, much faster than ``block**power``."""
+    result = block
+    for digit in f"{power:b}"[1:]:
+        result = result * result
+        if digit == "1":
+            result = result * block
+    return result
 
 
 def rough_column_sums(block: Array, xp: Any) -> Array:

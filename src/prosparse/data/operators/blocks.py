@@ -155,6 +155,10 @@ def _gram_block(raw: Any, *, standard: Standard) -> Parts:
     return (_standardise_block(raw, standard).gram(),)
 
 
+def _power_block(raw: Any, weights: Array, *, power: int, standard: Standard) -> Parts:
+    return (_standardise_block(raw, standard).power_sums(power, weights),)
+
+
 class BlockedOperator(Operator):
     """(columns of the source - shift) * factor, block by block."""
 
@@ -195,6 +199,15 @@ class BlockedOperator(Operator):
         return BlockedOperator(
             self.source, Standard(positions, shift[columns], factor[columns], unchecked)
         )
+
+    def scale_columns(self, factors: Array) -> BlockedOperator:
+        return BlockedOperator(
+            self.source, self.standard._replace(factor=self.standard.factor * factors)
+        )
+
+    def power_sums(self, power: int, weights: Array) -> Array:
+        g = partial(_power_block, power=power, standard=self.standard)
+        return self.source.reduce(g, (weights,))[0]
 
     def gram(self) -> Array:
         return self.source.reduce(partial(_gram_block, standard=self.standard))[0]

@@ -9,10 +9,18 @@ from array_api_compat import array_namespace, device, is_numpy_array
 
 from ..arrays import Array, Namespace, from_numpy, on_accelerator, precision_of, to_numpy
 from ..columns import Deviations, Extent
-from .base import ENTRIES_ON_ACCELERATOR, Block, Operator, rough_column_sums, row_slices
+from .base import (
+    ENTRIES_ON_ACCELERATOR,
+    Block,
+    Operator,
+    integer_power,
+    rough_column_sums,
+    row_slices,
+)
 
 # Number of terms after which single-precision products are summed in double precision.
 _TERMS = 4096
+_ENTRIES_PER_COLUMN_BLOCK = 2**18  # entries whose powers are computed at a time
 MAX_NARROW_WIDTH = 64  # maximum number of columns of matrices that are stored by columns
 
 
@@ -52,6 +60,25 @@ class DenseOperator(Operator):
 
     def outer(self) -> Array:
         return _gram(self.X.T, self.xp)
+
+    def scale_columns(self, factors: Array) -> DenseOperator:
+        return DenseOperator(self.X * factors)
+
+    def scale_rows(self, factors: Array) -> DenseOperator:
+        return DenseOperator(self.X * factors[:, None])
+
+    def shifted(self, left: Array, right: Array) -> DenseOperator:
+        return DenseOperator(self.X - left @ right)
+
+    def power_sums(self, power: int, weights: Array) -> Array:
+        # Blocks of columns: each is multiplied once with all weights.
+        size = ENTRIES_ON_ACCELERATOR if on_accelerator(self.X) else _ENTRIES_PER_COLUMN_BLOCK
+        xp = self.xp
+        sums = [
+            integer_power(self.X[:, columns], power).T @ weights
+            for columns in row_slices(self.shape[1], self.shape[0], size)
+        ]
+        return xp.astype(xp.concat(sums, axis=0), xp.float64)
 
 
 def _gram(A: Array, xp: Namespace) -> Array:

@@ -6,10 +6,13 @@ small k. Neither L R nor the difference is formed, so that a sparse matrix stays
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..arrays import Array, from_numpy
+import numpy as np
+
+from ..arrays import Array, from_numpy, to_numpy
 from .base import Block, Operator
 
 
@@ -106,6 +109,48 @@ class ShiftedOperator(Operator):
         left, right = (self.xp.astype(part, wide) for part in (self.left, self.right))
         cross = self.xp.astype(self.inner.matmul(self.right.T), wide) @ left.T
         return self.inner.outer() - cross - cross.T + left @ ((right @ right.T) @ left.T)
+
+    def scale_columns(self, factors: Array) -> ShiftedOperator:
+        return ShiftedOperator(self.inner.scale_columns(factors), self.left, factors * self.right)
+
+    def power_sums(self, power: int, weights: Array) -> Array:
+        """Expand (x - l r)^power by the multinomial theorem.
+
+        Products of columns of L that vanish are skipped: indicators of groups have one nonzero
+        product for each power of each group.
+        """
+        xp, right = self.xp, self.xp.astype(self.right, self.xp.float64)
+        total = self.inner.power_sums(power, weights)
+        for exponents, product in _nonzero_products(to_numpy(self.left), power):
+            degree = sum(exponents.values())
+            coefficient = math.factorial(power) // math.factorial(power - degree)
+            coefficients = xp.ones(self.shape[1], dtype=xp.float64)
+            for k, exponent in exponents.items():
+                coefficients = coefficients * right[k, :] ** exponent
+                coefficient //= math.factorial(exponent)
+            factors = from_numpy(product[:, None], weights, weights.dtype)
+            if degree < power:
+                sums = self.inner.power_sums(power - degree, factors * weights)
+            else:
+                sums = xp.sum(xp.astype(factors * weights, xp.float64), axis=0)[None, :]
+            total = total + (-1) ** degree * coefficient * coefficients[:, None] * sums
+        return total
+
+
+def _nonzero_products(left: np.ndarray, power: int) -> Iterator[tuple[dict[int, int], np.ndarray]]:
+    """Yield the nonzero products of 1 to ``power`` columns of L, with their exponents."""
+    products: list[tuple[dict[int, int], np.ndarray]] = [({}, np.ones(left.shape[0]))]
+    for _ in range(power):
+        longer = []
+        for exponents, product in products:
+            first = max(exponents, default=0)
+            candidates = product[:, None] * left[:, first:]
+            for k in np.flatnonzero(np.any(candidates != 0.0, axis=0)):
+                column = first + int(k)
+                extended = {**exponents, column: exponents.get(column, 0) + 1}
+                longer.append((extended, candidates[:, k]))
+        yield from longer
+        products = longer
 
 
 class ShiftedFunction:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from scipy import sparse
 from ...parallel import in_parallel, slices_of
 from ..arrays import Array, precision_of
 from ..columns import Deviations, Extent
-from .base import Block, Operator, row_slices
+from .base import Block, Operator, integer_power, row_slices
 
 # Maximum mean of a column, in standard deviations, for products in single precision.
 _MAX_MEAN_IN_SINGLE = 100.0
@@ -38,36 +39,6 @@ def canonical(X: Any) -> sparse.csr_array:
         S = S.copy()
         S.sum_duplicates()
     return S
-
-
-def placed_sums(
-    values: Sequence[np.ndarray], positions: Sequence[np.ndarray], rows: np.ndarray
-) -> np.ndarray:
-    """Multiply permuted sparse columns: sum_k values[j][k] rows[positions[j][i, k]].
-
-    Parameters
-    ----------
-    values : sequence of ndarray of shape (k,)
-        Stored entries of each column j.
-    positions : sequence of int ndarray of shape (m, k)
-        Rows of the entries in each permutation i.
-    rows : ndarray of shape (n, d)
-
-    Returns
-    -------
-    ndarray of shape (n_columns, m, d)
-    """
-    n_columns, m = len(positions), positions[0].shape[0]
-    row_lengths = np.repeat([indices.shape[1] for indices in positions], m)
-    permuted = sparse.csr_array(
-        (
-            np.concatenate([np.tile(entries, m) for entries in values]),
-            np.concatenate([indices.ravel() for indices in positions]),
-            np.concatenate([[0], np.cumsum(row_lengths)]),
-        ),
-        (n_columns * m, rows.shape[0]),
-    )
-    return np.asarray(permuted @ rows).reshape(n_columns, m, rows.shape[1])
 
 
 class CentredRows:
@@ -178,18 +149,28 @@ class SparseOperator(Operator):
     def _sum_squares(self) -> Array:
         return _deviations(self.S, self.shift, self.factor, None).squares
 
-    def column_fourth_powers(self) -> Array:
-        S, (n, p) = self.S, self.shape
+    def scale_columns(self, factors: Array) -> SparseOperator:
+        return SparseOperator(self.S, self.shift, self.factor * factors, self.dtype)
 
-        def sum_entries(piece: tuple[slice, slice]) -> tuple[np.ndarray, np.ndarray]:
-            columns = S.indices[piece[1]]
-            entries = (S.data[piece[1]] - self.shift[columns]) * self.factor[columns]
-            fourth = np.bincount(columns, weights=(entries * entries) ** 2, minlength=p)
-            return fourth, np.bincount(columns, minlength=p)
+    def power_sums(self, power: int, weights: Array) -> Array:
+        """Expand (s - shift)^power; powers of a sparse matrix are sparse."""
+        weights = weights.astype(float)
+        total = np.outer((-self.shift.astype(float)) ** power, weights.sum(axis=0))
+        for k in range(1, power + 1):
+            coefficient = math.comb(power, k) * (-self.shift.astype(float)) ** (power - k)
+            total += coefficient[:, None] * self._stored_power_sums(k, weights)
+        return self.factor.astype(float)[:, None] ** power * total
 
-        parts = in_parallel(sum_entries, _row_pieces(S, _MAX_PIECES))
-        fourth, present = (sum(each) for each in zip(*parts, strict=True))
-        return fourth + (n - present) * (self.shift * self.factor) ** 4
+    def _stored_power_sums(self, power: int, weights: np.ndarray) -> np.ndarray:
+        """Compute sum_i s_ij^power weights_ik of the stored entries."""
+
+        def multiply(piece: tuple[slice, CentredRows]) -> np.ndarray:
+            rows, block = piece
+            powers = block.S.copy()
+            powers.data = integer_power(powers.data.astype(float), power)
+            return np.asarray(powers.T @ weights[rows])
+
+        return np.asarray(sum(in_parallel(multiply, self._pieces)))
 
     def _scaled(self) -> tuple[Any, Array]:
         S = self.S.copy()

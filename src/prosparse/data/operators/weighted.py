@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..columns import Deviations, Extent, RawRows
-from .base import Block, Operator
+from .base import Block, Operator, integer_power
 
 
 class WeightedRows:
@@ -81,6 +81,12 @@ class WeightedOperator(Operator):
 
     def outer(self) -> Array:
         return self.root[:, None] * self.inner.outer() * self.root
+
+    def scale_columns(self, factors: Array) -> WeightedOperator:
+        return WeightedOperator(self.inner.scale_columns(factors), self.root)
+
+    def power_sums(self, power: int, weights: Array) -> Array:
+        return self.inner.power_sums(power, integer_power(self.root, power)[:, None] * weights)
 
 
 class WeightedFunction:

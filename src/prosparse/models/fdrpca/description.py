@@ -7,7 +7,7 @@ import numpy as np
 from ...data.arrays import to_numpy
 from .._base import VariableSelector
 from ..description import COUNTS, Method, ModelPath, Option
-from ..schema import PROJECTION, Schema, booleans, nonnegative
+from ..schema import PROJECTION, Schema, nonnegative
 from .estimator import FDRPCA
 
 
@@ -67,7 +67,6 @@ METHOD = Method(
             "null_communality_": nonnegative(),
         },
         optional={
-            "permutation_tested_": booleans("p"),
             **dict.fromkeys(COUNT_MODEL, nonnegative("p")),
         },
         all_or_none=(COUNT_MODEL,),

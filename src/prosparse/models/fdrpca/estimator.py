@@ -22,8 +22,8 @@ from ...errors import (
     check_non_negative,
     warn,
 )
-from ...structure import StandardisedData
-from .._base import SparseProjection, check_varying, seed_of
+from ...structure import StandardisedData, equalise_rows
+from .._base import SparseProjection, check_varying
 from .model import Options, Solution, solve
 from .pearson_residuals import (
     CountModel,
@@ -161,7 +161,6 @@ class FDRPCA(SparseProjection):
         ("communality", "communality_"),
         ("pvalue", "pvalues_"),
         ("qvalue", "qvalues_"),
-        ("permutation_tested", "permutation_tested_"),
         ("count_weight", "count_weights_"),
         ("count_proportion", "count_proportions_"),
         ("count_noise", "count_noise_"),
@@ -171,7 +170,6 @@ class FDRPCA(SparseProjection):
     qvalues_: Array
     communality_: Array
     null_communality_: float
-    permutation_tested_: Array
     count_weights_: Array
     count_proportions_: Array
     count_noise_: Array
@@ -181,17 +179,17 @@ class FDRPCA(SparseProjection):
         n_components: int | Literal["auto"] = "auto",
         *,
         fdr: float = 0.05,
+        null: Literal["robust", "exchangeable"] = "robust",
         min_communality: float = 0.0,
         rank_transform: bool = False,
         counts: bool = False,
-        random_state: int | np.random.RandomState | None = 0,
     ):
         self.n_components = n_components
         self.fdr = fdr
+        self.null = null
         self.min_communality = min_communality
         self.rank_transform = rank_transform
         self.counts = counts
-        self.random_state = random_state
 
     def fit(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> Self:
         """Select the variables with shared variance and fit their components.
@@ -216,13 +214,12 @@ class FDRPCA(SparseProjection):
             rows = check_groups(groups, table.shape[0])
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
             check_varying(op, columns)
-            data = StandardisedData(op, rows)
-            tested = data
-            if self.rank_transform:
-                tested = StandardisedData(self._normal_scores(table, columns), rows)
+            data = StandardisedData(op if rows is None else rows.centre_operator(op), rows)
+            tested, row_scale = self._tested_data(table, columns, op, data)
             rounding = np.zeros(data.p) if self.counts else _rounding_squares(table, columns, op)
             solution = solve(tested, data, rounding, self._options())
             self._set_attributes(solution, data, columns)
+            self.row_scale_ = row_scale
             correlation = self._row_correlation(solution, data)
         self._warn_about_fit(correlation, groups is not None)
         return self
@@ -234,7 +231,7 @@ class FDRPCA(SparseProjection):
             n_components=self.n_components,
             fdr=float(self.fdr),
             min_communality=float(self.min_communality),
-            seed=seed_of(self.random_state),
+            robust=self.null == "robust",
         )
 
     def _residuals(self, table: Table) -> tuple[Operator, Columns]:
@@ -283,6 +280,19 @@ class FDRPCA(SparseProjection):
         columns = np.arange(mean.size) if columns is None else columns
         return _standard_residuals(X, columns, null.proportions, rows, mean, scale)
 
+    def _tested_data(
+        self, table: Table, columns: Columns, op: Operator, data: StandardisedData
+    ) -> tuple[StandardisedData, np.ndarray]:
+        """Return the data that are tested, with their row scales."""
+        if self.rank_transform:
+            op = self._normal_scores(table, columns)
+        if self.null == "robust":
+            equalised = equalise_rows(op, data.groups)
+            return StandardisedData(equalised.op, data.groups), equalised.row_scale
+        if self.rank_transform:
+            return StandardisedData(data.groups.centre_operator(op), data.groups), np.ones(data.n)
+        return data, np.ones(data.n)
+
     def _normal_scores(self, table: Table, columns: Columns) -> Operator:
         """Standardise the normal scores of the varying columns."""
         scores = normal_scores(table)
@@ -329,11 +339,9 @@ class FDRPCA(SparseProjection):
             full[kept] = values
             return full
 
-        is_permuted = expand(solution.test.permutation_tested, 0.0) > 0.0
         self.pvalues_ = columns.values(expand(solution.test.pvalues, 1.0))
         self.qvalues_ = columns.values(expand(solution.qvalues, 1.0))
         self.communality_ = columns.numbers(expand(solution.communality, 0.0))
-        self.permutation_tested_ = columns.values(is_permuted)
         self.null_communality_ = self.n_components_ / data.dof
         self.explained_variance_ = columns.numbers(solution.sums_of_squares / data.dof)
         # The sums of squares are rounded differently. The ratios must not sum to more than 1.
@@ -348,7 +356,7 @@ class FDRPCA(SparseProjection):
             subset = data.op.take_columns(solution.selected)
             lengths = np.sqrt(np.maximum(solution.sums_of_squares, 1e-300))
             weights = data.from_numpy(solution.components.T / lengths)
-            scores = data.centre(to_numpy(subset.matmul(weights)).astype(float))
+            scores = to_numpy(subset.matmul(weights)).astype(float)
         return adjacent_row_correlation(data, scores)
 
     def _warn_about_fit(self, correlation: float, has_groups: bool) -> None:

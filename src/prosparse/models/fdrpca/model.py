@@ -31,7 +31,7 @@ class Options(NamedTuple):
     n_components: int | Literal["auto"]
     fdr: float
     min_communality: float
-    seed: int  # of the row permutations
+    robust: bool  # whether rows may have unequal noise
 
 
 class Solution(NamedTuple):
@@ -65,7 +65,7 @@ def solve(
     -------
     Solution
     """
-    test = select_shared_variables(tested, options.fdr, options.seed)
+    test = select_shared_variables(tested, options.fdr, options.robust)
     d = number_of_components(tested, test.selected, options)
     d = min(d, numerical_rank(data, test.selected, d, rounding))
     communality = compute_communalities(tested, test.selected, d)

@@ -1,0 +1,93 @@
+"""Test of the largest correlation of a column with any other column.
+
+Variables that share variance with one or two others form no leading component. The statistic of
+column j is its largest squared correlation r^2, with column k. Its p-value is p - 1 (the number of
+other columns) times the larger of two probabilities:
+
+* under permutation, r^2 follows Beta(1/2, (dof - 1) / 2) with the variance corrected for the fourth
+  moments of both columns;
+* under random signs, sum_a e_a w_a with w_a = y_a x_a. Chernoff's bound is
+  P(|sum_a e_a w_a| >= t) <= 2 exp(min_s sum_a log cosh(s w_a) - s t).
+  It holds for any magnitudes, and equals 2^(1 - k) at the largest value of k equal terms.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..parallel import slices_of
+from .leading_components import StandardisedData
+from .null_distribution import beta_tail, permutation_moments
+
+# Maximum number of products for the p x p correlations. Beyond it, pairs are not searched.
+MAX_PRODUCTS = 2**33
+_ENTRIES_PER_BLOCK = 2**22  # correlations that are in memory at a time
+_MAX_PVALUE = 0.1  # larger p-values are not computed accurately
+_NEWTON_ITERATIONS = 15
+
+
+class LargestCorrelations(NamedTuple):
+    """Result of `find_largest_correlations`."""
+
+    pvalues: np.ndarray  # (p,) bounds; 1 if above `_MAX_PVALUE`
+    partners: np.ndarray  # (p,) the most correlated column; -1 if pairs were not searched
+
+
+def find_largest_correlations(
+    data: StandardisedData, fourth_moments: np.ndarray
+) -> LargestCorrelations:
+    """Test the largest squared correlation of each column with another column."""
+    pvalues, partners = np.ones(data.p), np.full(data.p, -1)
+    if data.p < 2 or float(data.n) * data.p**2 > MAX_PRODUCTS:
+        return LargestCorrelations(pvalues, partners)
+    squares = np.where(data.sums_of_squares > 0.0, data.sums_of_squares, np.inf)
+    width = max(1, _ENTRIES_PER_BLOCK // max(data.p, data.n))
+    for chunk in slices_of(data.p, width):
+        columns = np.arange(data.p)[chunk]
+        products = data.cross_products(columns)
+        products[columns, np.arange(columns.size)] = 0.0
+        r2 = products**2 / squares[:, None]
+        best = np.argmax(r2, axis=0)
+        partners[columns] = best
+        largest = np.minimum(r2[best, np.arange(columns.size)] / squares[columns], 1.0)
+        moments = permutation_moments(
+            fourth_moments[best, None], fourth_moments[columns], data.n, data.dof
+        )
+        pvalues[columns] = (data.p - 1) * beta_tail(largest[:, None], moments)[:, 0]
+    index = np.flatnonzero(pvalues < _MAX_PVALUE)
+    pvalues[pvalues >= _MAX_PVALUE] = 1.0
+    for part in (index[chunk] for chunk in slices_of(index.size, width)):
+        flips = (data.p - 1) * _flip_pvalues(data, part, partners[part])
+        pvalues[part] = np.maximum(pvalues[part], flips)
+    return LargestCorrelations(np.minimum(pvalues, 1.0), partners)
+
+
+def _flip_pvalues(data: StandardisedData, columns: np.ndarray, partners: np.ndarray) -> np.ndarray:
+    """Bound the probability of the correlation of each column with its partner."""
+    both, position = np.unique(np.concatenate([columns, partners]), return_inverse=True)
+    Y = data.dense_columns(both) / np.sqrt(np.maximum(data.sums_of_squares[both], 1e-300))
+    W = Y[:, position[: columns.size]] * Y[:, position[columns.size :]]
+    return sign_flip_bound(W, data.flip_correction)
+
+
+def sign_flip_bound(W: np.ndarray, correction: np.ndarray) -> np.ndarray:
+    """Bound P(|sum_a e_a w_a| >= |sum_a w_a|) for random signs e by Chernoff's inequality.
+
+    ``W`` (n, k) has the terms of one pair in each column. ``correction`` (n,) multiplies the squared
+    terms, for columns centred within groups. The bound holds for any s. The iterations increase s
+    monotonically, because the derivative of log cosh is concave.
+    """
+    t = np.abs(W.sum(axis=0))
+    W = np.abs(W) * np.sqrt(correction)[:, None]
+    variance = np.maximum(np.sum(W * W, axis=0), 1e-300)
+    s = t / variance  # the minimum for Gaussian terms
+    for _ in range(_NEWTON_ITERATIONS):
+        tanh = np.tanh(s * W)
+        slope = np.maximum(np.sum(W * W * (1.0 - tanh * tanh), axis=0), 1e-6 * variance)
+        s = s + np.maximum(t - np.sum(W * tanh, axis=0), 0.0) / slope
+    x = s * W
+    log_cosh = x + np.log1p(np.exp(-2.0 * x)) - np.log(2.0)
+    exponent = np.sum(log_cosh, axis=0) - s * t
+    return np.asarray(np.minimum(2.0 * np.exp(np.minimum(exponent, 0.0)), 1.0))
