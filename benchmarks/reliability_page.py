@@ -77,7 +77,8 @@ def fuzzing(record: dict[str, Any]) -> str:
 
 `python -m benchmarks.fuzz` passes {record["inputs"]:,} damaged or malicious files to the readers
 and to `prosparse.load`. A failure is a crash, a hang, an exception from another library, peak
-memory above 1 GiB, or the execution of code from the file. There were {record["findings"] or "no"} failures.
+memory above 1 GiB, or the execution of code from the file.
+There were {record["findings"] or "no"} failures.
 
 {table(head, rows)}
 """
