@@ -19,8 +19,9 @@ RECORDS = DOCS / "reliability"
 INTRODUCTION = """\
 # Robustness tests
 
-This page reports randomised tests, fuzzing, fault injection and long runs. The script
-`python -m benchmarks.reliability_page` writes it from the records of the runs; do not edit it.
+This page reports the results of randomised tests, fuzzing, fault injection and long runs. The
+script `python -m benchmarks.reliability_page` generates it from the records of the runs; do not
+edit it by hand.
 """
 
 
@@ -47,11 +48,11 @@ def properties(record: dict[str, Any]) -> str:
     lines = [(one[0], *map(number, one[1:])) for one in (*counts, total)]
     return f"""## Random data matrices and parameters
 
-`python -m benchmarks.reliability` draws data matrices of 2 x 1 to 50 x 200 and random parameters.
-The matrices vary in rank, unit (1e-150 to 1e150), data type, memory layout and sparse format; they
-contain duplicates, constant columns, ties and outliers of 1e8. Each fit must either be valid or
-raise an informative error. A fit is valid if all attributes are finite, the constraints hold
-exactly and the objective is non-decreasing. The test suite runs a small sample
+`python -m benchmarks.reliability` generates random parameters and data matrices from 2 x 1 to
+50 x 200. The matrices vary in rank, unit (1e-150 to 1e150), data type, memory layout and sparse
+format. Some contain duplicates, constant columns, ties or outliers of 1e8. Each fit must be valid
+or raise an informative error. A fit is valid if all attributes are finite, the constraints hold
+exactly, and the objective is non-decreasing. The test suite runs a small sample of these fits
 (`tests/properties`).
 
 {table(["estimator", "examples", "valid fits", "informative errors", "failures"], lines)}
@@ -75,8 +76,9 @@ def fuzzing(record: dict[str, Any]) -> str:
     return f"""## Damaged and malicious files
 
 `python -m benchmarks.fuzz` passes {record["inputs"]:,} damaged or malicious files to the readers
-and to `prosparse.load`. A failure is a crash, a hang, an exception of another library, peak memory
-above 1 GiB or the execution of code from the file. There were {record["findings"]} failures.
+and to `prosparse.load`. A failure is a crash, a hang, an exception from another library, peak
+memory above 1 GiB, or the execution of code from the file.
+There were {record["findings"] or "no"} failures.
 
 {table(head, rows)}
 """
@@ -88,8 +90,8 @@ def faults(record: list[dict[str, Any]]) -> str:
     ]
     return f"""## Faults
 
-`python -m benchmarks.faults` runs the tests that inject faults. Existing files must stay intact,
-and no partial file may remain.
+`python -m benchmarks.faults` runs the tests that inject faults. After a fault, existing files must
+be intact, and no partial file may remain.
 
 {table(["fault", "cases", "failures", "skipped"], rows)}
 """
@@ -109,13 +111,13 @@ def endurance(record: dict[str, Any]) -> str:
     grown = [key for key in next(iter(record["memory"].values())) if key.endswith("KiB")]
     return f"""## Long runs
 
-`python -m benchmarks.endurance` continues iterations long after convergence. The table gives the
-largest decrease of the objective between two iterations, relative to its size, and the deviation of
-the components from orthonormality or unit norm.
+`python -m benchmarks.endurance` continues the iterations long after convergence. The table shows
+the largest relative decrease of the objective between two iterations, and the deviation of the
+components from orthonormality or unit norm.
 
 {table(names, drift)}
 
-Memory growth over repeated fits in one process:
+The next table shows the growth of memory over repeated fits in one process:
 
 {table(["estimator", "fits", *grown], memory)}
 """

@@ -2,7 +2,7 @@
 Select pixels of handwritten digits
 ===================================
 
-The digits of scikit-learn are 1,797 images of 8 x 8 pixels. PCA uses every pixel that varies.
+The digits data of scikit-learn contain 1,797 images of 8 x 8 pixels. PCA uses every pixel.
 :class:`~prosparse.FDRPCA` tests each pixel for association with the principal components of the
 other pixels, estimates its communality, and fits components to the selected pixels alone.
 """
@@ -22,8 +22,8 @@ model = FDRPCA().fit(X)
 print(f"{model.n_selected_} of {X.shape[1]} pixels share significant variance with others")
 
 # %%
-# Nearly all pixels are selected, because strokes cover neighbouring pixels. Their communalities
-# differ.
+# ``FDRPCA`` selects nearly all pixels, because strokes cover neighbouring pixels. The communalities
+# differ strongly between pixels.
 
 CommunalityDisplay.from_estimator(model)
 plt.show()
@@ -46,8 +46,8 @@ for ax, (title, values) in zip(axes, images.items(), strict=True):
 plt.show()
 
 # %%
-# The first five components of PCA on all standardised pixels (top) and of ``FDRPCA`` on the
-# selected pixels (bottom). White loadings are exactly zero.
+# The images show the first five components of PCA on all standardised pixels (top) and of
+# ``FDRPCA`` on the selected pixels (bottom). White pixels have zero loadings.
 
 dense = PCA(n_components=5).fit(scale(X))
 first = strong.components_[:5]

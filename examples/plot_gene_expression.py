@@ -6,9 +6,9 @@ Gene expression data have many more variables than samples. :class:`~prosparse.F
 gene for association with the principal components of the other genes, at a false discovery rate
 of 5 %.
 
-The data are those of Golub et al. (1999) if ``PROSPARSE_DATA`` contains them: 38 leukemia patients
-and 3,051 genes. Otherwise they are simulated: 150 genes depend on four factors, and one factor
-separates two diagnoses.
+If the folder ``PROSPARSE_DATA`` contains the data of Golub et al. (1999), the example uses their 38
+leukaemia patients and 3,051 genes. Otherwise, it simulates data in which 150 genes depend on four
+factors, and one factor separates two diagnoses.
 """
 
 import os
@@ -28,7 +28,7 @@ if file.is_file():
     with np.load(file, allow_pickle=False) as table:
         X = pd.DataFrame(table["X"].astype(float), columns=table["feature_names"])
         diagnosis = np.where(table["y"] == table["y"][0], "ALL", "AML")
-    print("leukemia data of Golub et al. (1999)")
+    print("leukaemia data of Golub et al. (1999)")
 else:
     rng = np.random.default_rng(0)
     diagnosis = np.repeat(["ALL", "AML"], [27, 11])
@@ -44,8 +44,8 @@ model = FDRPCA().fit(X)
 print(f"{model.n_selected_} of {X.shape[1]} genes share significant variance with others")
 
 # %%
-# Communality of all genes and its null expectation, which is large in small samples (left), and
-# the 30 genes with the largest communality (right).
+# The left plot shows the communality of all genes and its null expectation, which is large in small
+# samples. The right plot shows the 30 genes with the largest communalities.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 CommunalityDisplay.from_estimator(model, ax=left)
@@ -61,7 +61,7 @@ for minimum in (0.0, 0.6, 0.8):
     print(f"communality of at least {minimum:.1f}: {strong.n_selected_} genes")
 
 # %%
-# Independent permutation of the columns removes the shared variance.
+# Permuting each column independently removes the shared variance.
 
 rng = np.random.default_rng(0)
 with warnings.catch_warnings():
@@ -70,7 +70,8 @@ with warnings.catch_warnings():
 print(f"{permuted.n_selected_} of {X.shape[1]} permuted genes selected")
 
 # %%
-# Scores of the patients on the first two components. The diagnosis was not used in the fit.
+# The plot shows the scores of the patients on the first two components. The fit did not use the
+# diagnosis.
 
 ScoresDisplay.from_estimator(model, X, label=diagnosis)
 plt.show()

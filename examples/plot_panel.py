@@ -2,10 +2,10 @@
 Predict an image from twenty pixels
 ===================================
 
-Assume that a sensor reads only 20 of the 64 pixels of the digits of scikit-learn. The 20 pixels
-with the largest communality are redundant, because neighbouring pixels are correlated.
-:class:`~prosparse.Panel` selects each pixel by its contribution to the previous ones, and
-evaluates the panel on held-out rows.
+Suppose that a sensor can read only 20 of the 64 pixels of an image of a digit. The 20 pixels with
+the largest communalities are redundant, because neighbouring pixels are correlated.
+:class:`~prosparse.Panel` selects each pixel by the prediction that it adds to the preceding ones,
+and evaluates the panel on held-out rows.
 """
 
 # sphinx_gallery_thumbnail_number = 2
@@ -23,15 +23,16 @@ model = Panel(20).fit(train)
 print("order of selection:", *model.feature_names_in_[model.order_])
 
 # %%
-# Held-out R² against the number of pixels, absolute and relative to that of all pixels (left), and
-# R² of each pixel as the panel grows from top to bottom (right).
+# The left plot shows the held-out R² against the number of pixels, both absolute and relative to
+# prediction from all pixels. The right plot shows the R² of each pixel as the panel grows from top
+# to bottom.
 
 PanelDisplay.from_estimator(model)
 plt.show()
 
 # %%
-# The panel covers the image. The 20 pixels with the largest communality are redundant and leave
-# out the centre.
+# The panel covers the whole image. The 20 pixels with the largest communalities are redundant and
+# omit the centre.
 
 redundant = np.argsort(-FDRPCA().fit(train).communality_)[:20]
 selections = {"Panel": model.order_, "largest communality": redundant}
@@ -51,8 +52,8 @@ axes[2].set_axis_off()
 plt.show()
 
 # %%
-# Reconstruction of test images from 20 pixels: the image (top), the pixels of the panel (middle)
-# and the reconstruction (bottom).
+# The plot shows test images (top), the 20 pixels of the panel (middle) and the images reconstructed
+# from these pixels (bottom).
 
 reconstructed = model.inverse_transform(model.transform(test))
 reconstructed[:, model.support_] = test.to_numpy()[:, model.support_]  # measured pixels
@@ -70,8 +71,8 @@ for column, row in zip(axes.T, shown, strict=True):
 plt.show()
 
 # %%
-# R² of the test images for both selections, and the proportion of the unmeasured pixels within 1.96
-# standard deviations of the prediction.
+# The output compares the test R² of both selections. It also shows the proportion of unmeasured
+# pixels within 1.96 standard deviations of their prediction.
 
 other = Panel(20, include=redundant).fit(train)
 prediction, deviation = model.predict_unmeasured(model.select(test), return_std=True)

@@ -1,14 +1,14 @@
 """
-Select genes of single cells
-============================
+Select genes in single-cell data
+================================
 
-:class:`~prosparse.GSPPCA` selects genes of 2,700 blood cells with 32,738 genes (10x Genomics). The
-selection does not use the cell types.
+:class:`~prosparse.GSPPCA` selects genes from counts of 32,738 genes in 2,700 blood cells (10x
+Genomics). The selection does not use the cell types.
 """
 
 # %%
-# The counts are a sparse matrix in an AnnData object. If the file is not available, the counts are
-# simulated, with marker genes for each cell type.
+# An AnnData object stores the counts as a sparse matrix. If the file is not available, the example
+# simulates counts with marker genes for each cell type.
 
 import anndata
 import matplotlib.pyplot as plt
@@ -31,14 +31,16 @@ except FileNotFoundError as error:
     print("simulated data:", adata.n_obs, "cells,", adata.n_vars, "genes")
 
 # %%
-# Each cell is normalised to 10,000 molecules and log-transformed. Zeros remain zeros.
+# Each cell is normalised to a total of 10,000 molecules, and the values are log-transformed. Zeros
+# remain zeros, so the matrix stays sparse.
 
 depth = np.asarray(adata.X.sum(axis=1)).ravel()
 adata.X = (sp.diags_array(1e4 / depth) @ adata.X).tocsr()
 adata.X.data = np.log1p(adata.X.data)
 
 # %%
-# The 100 genes with the highest relevance, and ten components of these genes.
+# :func:`prosparse.anndata.gsppca` selects the 100 genes with the highest relevance and fits ten
+# components to them.
 
 psa.tl.gsppca(adata, n_components=10, n_features_to_select=100)
 ranked = adata.var.sort_values("gsppca_ranking")
@@ -47,7 +49,7 @@ print("explained variance ratio:", adata.uns["gsppca"]["variance_ratio"].sum().r
 
 # %%
 # The relevance decreases quickly, and the first two components separate cell types. The annotated
-# types of the blood cells derive from clusters of the same counts and are not independent.
+# types of the blood cells are clusters of the same counts and therefore not independent of them.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 left.plot(np.arange(1, 501), ranked["gsppca_relevance"][:500], color="#1e4e79")

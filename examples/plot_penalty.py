@@ -2,11 +2,11 @@
 Select a penalty by the slope heuristic
 =======================================
 
-:class:`~prosparse.SPPCA` fits probabilistic PCA for a hundred penalties. The log-likelihood of
+:class:`~prosparse.SPPCA` fits probabilistic PCA with a hundred penalties. The log-likelihood of
 models that fit noise increases linearly with their dimension. The slope heuristic estimates this
 slope and penalises the dimension by twice the slope. It requires no held-out data.
 
-The data are simulated: 200 samples of 30 variables, ten of which depend on two factors.
+The simulated data contain 200 samples of 30 variables, ten of which depend on two factors.
 """
 
 import matplotlib.pyplot as plt
@@ -24,14 +24,14 @@ print(
 print(f"{model.n_selected_} variables, {data.support[model.support_].sum()} of 10 informative")
 
 # %%
-# Log-likelihood of each support with the linear increase due to noise (left), and the penalised
-# criterion with its maximum (right).
+# The left plot shows the log-likelihood of each support and the linear increase due to noise. The
+# right plot shows the penalised criterion and its maximum.
 
 SlopeDisplay.from_estimator(model)
 plt.show()
 
 # %%
-# Loadings of the selected model.
+# The heat map shows the loadings of the selected model.
 
 LoadingsDisplay.from_estimator(model)
 plt.show()

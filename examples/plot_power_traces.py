@@ -3,11 +3,11 @@ Find leaking time points in power traces
 ========================================
 
 The power consumption of a device during encryption depends on the data that it processes. Only
-some time points of a trace vary jointly, and these are relevant to side-channel analysis.
+some time points of a trace vary together, and these are relevant to side-channel analysis.
 
-The data are 350 traces of an AES encryption if ``PROSPARSE_DATA`` contains them (every fifth of
-5,000 time points). Otherwise they are simulated: a periodic carrier with three bursts whose power
-depends on two hidden values.
+If the folder ``PROSPARSE_DATA`` contains the data, the example uses 350 traces of an AES encryption
+(every fifth of 5,000 time points). Otherwise, it simulates a periodic carrier with three bursts
+whose power depends on two hidden values.
 """
 
 import os
@@ -35,13 +35,13 @@ else:
     session = np.repeat([1, 2], 175)
     print("350 simulated traces, 1,000 time points, two hidden values, three bursts")
 
-# The measurement drifts between sessions, so that traces are compared within sessions.
+# The measurement drifts between sessions, so the test compares traces within sessions.
 model = FDRPCA(min_communality=0.5).fit(traces, groups=session)
 print(f"{model.n_selected_} of {traces.shape[1]} time points selected")
 
 # %%
-# Ten traces (top), communality with the selected time points in colour (middle), and loadings of
-# the first two components (bottom).
+# The plots show ten traces (top), the communality of each time point with the selected ones in
+# colour (middle), and the loadings of the first two components (bottom).
 
 figure, axes = plt.subplots(3, 1, figsize=(9, 6), sharex=True, layout="constrained")
 axes[0].plot(traces[:10].T, linewidth=0.4, color="0.4")

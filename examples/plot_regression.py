@@ -2,10 +2,10 @@
 Select predictors in a regression
 =================================
 
-The diabetes data have ten measurements of 442 patients; with all products and squares there are 64
-variables. :class:`~prosparse.SpinyRegressor` averages over sets of variables by their posterior
-probability and has no tuning parameters. The lasso with a cross-validated penalty predicts about
-as well and selects more variables.
+The diabetes data contain ten measurements of 442 patients. With all products and squares, there are
+64 variables. :class:`~prosparse.SpinyRegressor` averages over sets of variables, weighted by their
+posterior probability, and has no tuning parameters. The lasso with a cross-validated penalty
+predicts about as well and selects more variables.
 """
 
 # sphinx_gallery_thumbnail_number = 2
@@ -34,13 +34,14 @@ for name, regression in (("SpinyRegressor", SpinyRegressor()), ("lasso", lasso))
     print(f"cross-validated R², {name}: {cross_val_score(regression, X, y, cv=5).mean():.3f}")
 
 # %%
-# Log evidence of the best set of each size, and its posterior probability.
+# The plot shows the log evidence and the posterior probability of the best set of each size.
 
 EvidenceDisplay.from_estimator(model)
 plt.show()
 
 # %%
-# Posterior means and two standard deviations of the standardised coefficients.
+# The plot shows posterior means of the standardised coefficients, with error bars of two posterior
+# standard deviations.
 
 selected = np.flatnonzero(model.support_)
 mean = model.coef_[selected] * model.scale_[selected]

@@ -3,12 +3,12 @@ Fit non-negative components to spectra
 ======================================
 
 The spectrum of a mixture is a non-negative combination of the spectra of its substances. Sparse
-non-negative components resemble substances, whereas components of PCA have negative loadings.
+non-negative components resemble such spectra, whereas the components of PCA have negative loadings.
 :class:`~prosparse.EMPCA` fits components with a given number of non-negative loadings and bounds
 their distance from the optimum.
 
-The data are 873 NMR spectra of urine (Assfalg et al. 2008) if ``PROSPARSE_DATA`` contains them.
-Otherwise they are 200 simulated spectra of five substances.
+If the folder ``PROSPARSE_DATA`` contains the data, the example uses 873 NMR spectra of urine
+(Assfalg et al. 2008). Otherwise, it simulates 200 spectra of five substances.
 """
 
 import os
@@ -46,7 +46,7 @@ print(f"sum: {model.explained_variance_ratio_.sum():.0%};", end=" ")
 print(f"PCA: {dense.explained_variance_ratio_.sum():.0%}")
 
 # %%
-# Mean spectrum, components of PCA, and components of ``EMPCA``.
+# The plots show the mean spectrum, the components of PCA, and the components of ``EMPCA``.
 
 figure, axes = plt.subplots(3, 1, figsize=(9, 6.5), sharex=True, layout="constrained")
 axes[0].plot(spectra.mean(axis=0), color="0.3", linewidth=0.9)
@@ -64,8 +64,8 @@ axes[2].set_xlabel("bin")
 plt.show()
 
 # %%
-# Explained variance against the number of loadings. ``path`` starts each search from the solutions
-# of neighbouring numbers.
+# The plot shows the explained variance against the number of loadings. ``EMPCA.path`` starts each
+# search from the solutions for neighbouring numbers.
 
 sizes = [1, 2, 5, 10, 25, 50, 100]
 path = EMPCA(nonnegative=True, random_state=0).path(spectra, sizes)

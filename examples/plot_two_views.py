@@ -1,13 +1,13 @@
 """
-Fit two views of the same samples
-=================================
+Analyse two views of the same samples
+=====================================
 
-:class:`~prosparse.SCA` explains several views of the same samples by sparse factors that are shared
-or private to one view. It can predict one view from another.
+:class:`~prosparse.SCA` explains several views of the same samples by sparse factors, which are
+shared by the views or private to one view. It can predict one view from another.
 
-The data are 120 genes and 21 lipids of the livers of 40 mice (Martin et al. 2007) if
-``PROSPARSE_DATA`` contains them. Otherwise they are simulated, with two shared factors and one
-private factor of the genes.
+If the folder ``PROSPARSE_DATA`` contains the data, the example uses 120 genes and 21 lipids
+measured in the livers of 40 mice (Martin et al. 2007). Otherwise, it simulates data with two shared
+factors and one private factor of the genes.
 """
 
 import os
@@ -36,7 +36,7 @@ else:
     lipids = shared @ to_lipids + 0.5 * rng.standard_normal((40, 21))
     print("simulated: 40 samples, 120 genes, 21 lipids, two shared factors")
 
-# Standardise the columns, so that loadings of genes and lipids are comparable.
+# Standardise the columns to make the loadings of genes and lipids comparable.
 genes, lipids = ((view - view.mean(axis=0)) / view.std(axis=0) for view in (genes, lipids))
 train = np.arange(40) % 4 != 0
 model = SCA(n_components=3, n_private=1).fit([genes[train], lipids[train]])
@@ -44,7 +44,8 @@ print(f"{model.n_components_} shared factors, private factors {model.n_private_}
 print(f"{np.mean(model.components_ == 0):.0%} of the loadings are zero")
 
 # %%
-# Loadings of the factors, shared ones first. The line separates genes and lipids.
+# The heat map shows the loadings, with the shared factors first. The line separates genes and
+# lipids.
 
 figure, ax = plt.subplots(figsize=(10, 2.8), layout="constrained")
 largest = np.abs(model.components_).max()
@@ -64,8 +65,9 @@ figure.colorbar(image, ax=ax, label="loading")
 plt.show()
 
 # %%
-# Prediction of the lipids of held-out samples from their genes, with two standard deviations
-# (left), and scores of the first two factors (right).
+# The left plot compares the measured values of one lipid in held-out samples with predictions from
+# the genes, with error bars of two standard deviations. The right plot shows the scores of the
+# first two factors.
 
 prediction = model.predict_view([genes[~train], None], target=1)
 error = np.mean((lipids[~train] - prediction.mean) ** 2)

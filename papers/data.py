@@ -76,7 +76,8 @@ SOURCES = {
     ),
     "golub": Source(
         "golub_leukemia_38x3051.npz",
-        "leukemia of Golub et al. (1999), preprocessed as by Dudoit et al. (R package plsgenomics)",
+        "leukaemia of Golub et al. (1999), preprocessed as in Dudoit et al. (R package "
+        "plsgenomics)",
         "X (38 x 3051 log expressions)",
     ),
     "sevens": Source(
@@ -139,7 +140,7 @@ SOURCES = {
     ),
     "armstrong": Source(
         "armstrong_mll_72x12582.npz",
-        "leukemia of Armstrong et al. (2002)",
+        "leukaemia of Armstrong et al. (2002)",
         "X (72 x 12582 intensities), y (72 diagnoses)",
     ),
     "colon": Source(

@@ -93,11 +93,11 @@ def variance_by_cardinality(quick: bool, data: Data, output: Path) -> Result:
                 rows.append(Row(f"{name}, {K} nonzeros: {method}", value, None, known, note))
         ax.set(xlabel="cardinality", ylabel="variance", title=name)
         for other in list(STYLES)[2:]:
-            text = f"{name}: EMPCA explains at least the variance of {other}"
+            text = f"{name}: EMPCA explains at least as much variance as {other}"
             claims.append(claim_at_least(text, table["EMPCA"], table[other], slack=1e-6))
         known_at = [K for K in Ks if K in NSPRCOMP[name]]
         ours = [table["EMPCA"][Ks.index(K)] for K in known_at]
-        text = f"{name}: EMPCA explains at least the variance of the R package nsprcomp"
+        text = f"{name}: EMPCA explains at least as much variance as the R package nsprcomp"
         claims.append(claim_at_least(text, ours, [NSPRCOMP[name][K] for K in known_at], slack=1e-4))
     axes[0][0].legend(frameon=False, fontsize=8)
     axes[0][2].plot(Ks, table["seconds"], "C3o-", label="EMPCA, one fit")
@@ -175,7 +175,7 @@ def one_component(ax: Any, X: Array, Ks: list[int], quick: bool) -> tuple[list[R
         ax.plot(*zip(*sorted(points)), ".--", color=colour, label=f"NSPCA, alpha {alpha:g}")
     ax.set(xlabel="cardinality", ylabel="variance", title="one component")
     ax.legend(frameon=False, fontsize=8)
-    text = "one component: EMPCA explains at least the variance of NSPCA at equal cardinality"
+    text = "one component: EMPCA explains at least as much variance as NSPCA at equal cardinality"
     return rows, [Claim(text, all_above, f"{n_compared} cardinalities compared")]
 
 
@@ -197,7 +197,7 @@ def nonnegative_components(quick: bool, data: Data, output: Path) -> Result:
     total = f"{int(models['NSPCA'].n_nonzero_.sum())} nonzeros in total"
     title = "orthogonal, 20 nonzeros each"
     rows += cumulative_panel(axes[0][1], sums, title, {"NSPCA": total})
-    text = f"{d} orthogonal components of EMPCA explain at least the variance of those of NSPCA"
+    text = f"{d} orthogonal components of EMPCA explain at least as much variance as those of NSPCA"
     claims.append(claim_at_least(text, sums["EMPCA"][-1:], sums["NSPCA"][-1:]))
 
     quasi = EMPCA(
@@ -217,9 +217,11 @@ def nonnegative_components(quick: bool, data: Data, output: Path) -> Result:
             notes["NSPCA"] = f"alpha {alpha:g}, smallest angle {angle:.2f} degrees"
             sums["NSPCA"] = cumulative(X, penalised.components_)
             # [SB08] section 5.2: EMPCA estimates components one after the other, NSPCA jointly.
-            text = "at least 85 degrees apart: EMPCA explains more with the first component"
+            text = "at least 85 degrees apart: the first component of EMPCA explains more variance"
             claims.append(claim_at_least(text, sums["EMPCA"][:1], sums["NSPCA"][:1]))
-            text = "at least 85 degrees apart: NSPCA explains more with all components"
+            text = (
+                "at least 85 degrees apart: all components of NSPCA together explain more variance"
+            )
             claims.append(claim_at_least(text, sums["NSPCA"][-1:], sums["EMPCA"][-1:]))
             break
     rows += cumulative_panel(axes[0][2], sums, "at least 85 degrees apart", notes)
@@ -307,8 +309,8 @@ def gene_selection(quick: bool, data: Data, output: Path) -> Result:
             for K, value in zip(Ks, values, strict=True):
                 rows.append(_score_row(f"{title}: {K} genes, {label}", value))
         ax.set(xscale="log", xlabel="genes", ylabel="Jaccard score", ylim=(0, 1))
-        ax.set_title(f"three leukemias, {title}", fontsize=10)
-        text = f"70 genes separate the leukemias better than all genes ({title})"
+        ax.set_title(f"three leukaemias, {title}", fontsize=10)
+        text = f"70 genes separate the leukaemias better than all genes ({title})"
         seventy = ours[Ks.index(70)][0]
         claims.append(Claim(text, seventy >= full[0], f"{seventy:.3f}, all genes {full[0]:.3f}"))
     axes[0][0].legend(frameon=False, fontsize=8)

@@ -55,7 +55,7 @@ def record_of(name: str, result: Result, quick: bool, seconds: float) -> dict[st
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    """Round to ten significant digits, so that records are comparable; NaN becomes null."""
+    """Round to ten significant digits, which makes records comparable; NaN becomes null."""
     values = row._asdict()
     for key in ("ours", "error", "published"):
         value = values[key]
@@ -133,9 +133,9 @@ def index_page(records: list[dict[str, Any]]) -> str:
         "# Benchmarks",
         "",
         "`python -m papers --all` writes these pages. Results of prosparse are means over the "
-        "seeds with standard errors. Published results are the values printed in the paper, if "
-        "any. A claim is a finding of the paper or the comparison that the experiment was "
-        f"designed for: {total - len(failed)} of {total} hold.",
+        "seeds, shown with standard errors. Published results are the values printed in the "
+        "paper, if any. A claim is a finding of the paper, or the comparison for which the "
+        f"experiment was designed; {total - len(failed)} of {total} claims hold.",
         "",
         "| experiment | paper | claims that hold |",
         "|---|---|---:|",

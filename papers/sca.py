@@ -124,7 +124,8 @@ def run_denoising(quick: bool, data: Data, output: Path) -> Result:
             for n, ours, theirs in zip(sizes, means[method], targets, strict=False):
                 if not quick:
                     text = (
-                        f"{distribution}, N = {n}: {method} at most 0.5 above the published error"
+                        f"{distribution}, N = {n}: error of {method} at most 0.5 above the "
+                        "published one"
                     )
                     note = f"{ours:.1f}, published {theirs}"
                     claims.append(Claim(text, bool(ours <= theirs + 0.5), note))

@@ -113,9 +113,9 @@ def leukemia(quick: bool, data: Data, output: Path) -> Result:
     others = np.max([v for name, v in proportions.items() if "variances" not in name], axis=0)
     ahead = int(np.sum(proportions["largest variances"] > others))
     remarks = (
-        "The paper plots the curves without printed values. Not in the paper: the genes of largest "
-        f"variance explain more variance than all other selections at {ahead} of {len(q)} "
-        "cardinalities, because this measure depends on variance alone."
+        "The paper plots the curves without printed values. The genes with the largest variance, "
+        f"which the paper does not consider, explain more than all other selections at {ahead} of "
+        f"{len(q)} cardinalities, because this measure depends on variance alone."
     )
     path = save_figure(figure, output / "E5_leukemia.png")
     return Result(rows, claims, [path], "none (deterministic)", remarks)
@@ -184,8 +184,9 @@ def handwritten(quick: bool, data: Data, output: Path) -> Result:
     ]
     remarks = (
         "The datasets are reconstructed from MNIST sevens with backgrounds of uniform noise or "
-        "patches of 20 grey-scale images; the pixels differ from those of the paper. Not in the "
-        "paper: 20 components, because 100 components of 500 images fit much of the noise."
+        "patches of 20 grey-scale images; the pixels differ from those of the paper. The results "
+        "with 20 components are not in the paper. They are shown because 100 components of 500 "
+        "images fit much of the noise."
     )
     path = save_figure(figure, output / "E6_sevens.png")
     return Result(rows, claims, [path], str(seed), remarks)
@@ -253,9 +254,9 @@ def pathways(quick: bool, data: Data, output: Path) -> Result:
     remarks = (
         "The paper uses 334 patients and 5391 genes. The public data contain 150 of these patients "
         "and 966 preselected genes, few of which belong to each pathway. After multiplicity "
-        f"correction at most {largest:.1f} % of the pathways are enriched for any method, so the "
-        "published index is not comparable and the claims refer to uncorrected tests. GSPPCA uses "
-        "10 components (not stated on the slides)."
+        f"correction, at most {largest:.1f} % of the pathways are enriched for any method. The "
+        "published index is therefore not comparable, and the claims refer to uncorrected tests. "
+        "GSPPCA uses 10 components (not stated on the slides)."
     )
     return Result(rows, claims, [], "none (deterministic)", remarks)
 
@@ -311,9 +312,9 @@ def urine(quick: bool, data: Data, output: Path) -> Result:
     axes[0][0].set(xlabel="bin", ylabel="mean spectrum, selected bins marked", yscale="symlog")
     EvidenceDisplay.from_estimator(model, ax=axes[0][1])
     remarks = (
-        "The spectra of the slides are not public and no result is printed. Here: 873 spectra of "
-        "22 healthy donors, 10 components. Bins with shared variance need not distinguish donors; "
-        "random bins are the reference."
+        "The spectra of the slides are not public, and the slides print no results. This "
+        "experiment uses 873 spectra of 22 healthy donors and 10 components. Bins with shared "
+        "variance need not distinguish donors; random bins are the reference."
     )
     path = save_figure(figure, output / "E8_urine.png")
     return Result(rows, [], [path], "0 (random bins)", remarks)
@@ -331,7 +332,7 @@ def silhouette(X: Array, columns: Array, y: Array) -> float:
 
 
 EXPERIMENTS = [
-    Experiment("E5", "Variance explained by leukemia genes (Fig. 3)", PAPER, ("golub",), leukemia),
+    Experiment("E5", "Variance explained by leukaemia genes (Fig. 3)", PAPER, ("golub",), leukemia),
     Experiment("E6", "Handwritten sevens (Table 2)", PAPER, ("sevens", "images"), handwritten),
     Experiment("E7", "Pathways of breast cancer genes", SLIDES, ("vdx", "nki", "kegg"), pathways),
     Experiment("E8", "NMR spectra of urine", SLIDES, ("urine",), urine),

@@ -217,10 +217,10 @@ def run_views(quick: bool, data: Data, output: Path) -> Result:
             text = f"{name}: SCA predicts held-out views better than their means"
             claims.append(claim_at_least(text, [best_sca], [0.0]))
     remarks = (
-        "Not in the paper. All measures are cross-validated; the classes are not used in the fits. "
-        "Prediction R2 is the proportion of a view's variance predicted from the other views, "
-        "class accuracy that of a nearest-centroid classifier on the scores, and seconds the "
-        "processor time of one fit."
+        "The paper does not contain this experiment. All measures are cross-validated, and the "
+        "fits do not use the classes. Prediction R2 is the proportion of a view's variance "
+        "explained by predictions from the other views. Class accuracy is that of a "
+        "nearest-centroid classifier on the scores. Seconds are the CPU time of one fit."
     )
     if absent:
         remarks += f" Omitted because not installed: {', '.join(dict.fromkeys(absent))}."

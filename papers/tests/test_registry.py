@@ -72,7 +72,7 @@ def test_page_shows_results_and_published_values(tmp_path):
     record = records.record_of("E1", result, True, 1.23)
     (tmp_path / "E1.json").write_text(json.dumps(record))
     index = records.write_pages(tmp_path).read_text()
-    assert "1 of 2 hold" in index
+    assert "1 of 2 claims hold" in index
     assert "- [E1](E1.md): second does not (because)" in index
     page = (tmp_path / "E1.md").read_text()
     assert "| some score | 1 ± 0.058 | 0.97 | +0.03 | a note |" in page

@@ -20,6 +20,7 @@ QUALIFIED = re.compile(r"(?<![\w./-])(?:prosparse|papers)(?:\.[A-Za-z_]\w*)+")
 RELATIVE = re.compile(r"`([a-z_]+(?:\.[A-Za-z_]\w*)+)(?:\(\))?`")  # `selection.slope`
 SCRIPT = re.compile(r"python -m ((?:benchmarks|papers)(?:\.\w+)*)")
 EXTENSIONS = {"py", "html", "csv", "json", "md", "bib"}  # `report.html` is a file
+CALL = re.compile(r"[│├└─ ]*(\S+) +([\w/]+(?:\.py)?)")  # "├─ solve   models/sca/solve.py"
 FILE = re.compile(r"`((?:[\w.]+/)+[\w.]+\.(?:py|md|css|j2|json))`")
 
 
@@ -63,6 +64,20 @@ def test_files_and_scripts_exist(page):
     for script in SCRIPT.findall(text):
         path = ROOT / script.replace(".", "/")
         assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), script
+
+
+def test_call_paths_name_existing_functions_and_files():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    blocks = [block for language, block in FENCE.findall(text) if language == "text"]
+    calls = [CALL.match(line).groups() for block in blocks for line in block.splitlines()[1:]]
+    assert len(calls) > 20
+    for function, location in calls:
+        path = ROOT / "src" / "prosparse" / location
+        assert path.exists(), location
+        files = [path] if path.is_file() else sorted(path.rglob("*.py"))
+        name = function.split("(")[0]
+        pattern = rf"^ *(?:def|class) {name}\b"
+        assert any(re.search(pattern, file.read_text(encoding="utf-8"), re.M) for file in files)
 
 
 def test_unknown_names_are_detected():
