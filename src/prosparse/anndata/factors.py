@@ -1,4 +1,4 @@
-"""Fit SCA to an AnnData or to all modalities of a MuData jointly, and store the factors."""
+"""Fit SCA to an AnnData, or to all modalities of a MuData jointly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_N_FACTORS = 10
 
 
 def fit_factors(arguments: Options) -> Any:
-    """Fit SCA with the arguments of ``prosparse.anndata.tl.sca`` and store the results."""
+    """Fit SCA with the arguments of ``tl.sca`` and store the results."""
     arguments = dict(arguments)
     report = Report("sca")
     key, copy = arguments.pop("key_added"), arguments.pop("copy")
@@ -63,7 +63,7 @@ def fit_factors(arguments: Options) -> Any:
 def _read_views(
     target: Any, tables: list[Annotated], views: Any
 ) -> tuple[Any, np.ndarray, list[str], Any]:
-    """Return the data matrices, their columns among all variables, and names and columns of views.
+    """Return the data matrices and their columns, and names and columns of views.
 
     Names are empty, and columns None, if they are not given.
     """
@@ -80,7 +80,7 @@ def _read_views(
 
 
 def _column_views(adata: Any, views: Any, places: np.ndarray) -> tuple[list[str], Any]:
-    """Return the names of the views of an AnnData and their columns among those considered."""
+    """Return the names of the views of an AnnData and their columns."""
     if views is None:
         return [], None
     if not isinstance(views, str):
@@ -120,7 +120,7 @@ def _describe(model: SCA, names: Sequence[Any], parameters: dict[str, Any]) -> d
 
 
 def _percent_of_views(model: SCA, names: Sequence[Any]) -> Any:
-    """Return the percentage of the variance of each view that each factor explains."""
+    """Return the percentage of each view's variance that a factor explains."""
     from pandas import DataFrame  # a dependency of anndata
 
     views = findings_of(model).views

@@ -1,4 +1,4 @@
-"""Functions of `prosparse.anndata`: preprocessing (``pp``) and tools (``tl``).
+"""Functions of `prosparse.anndata`: preprocessing (``pp``), tools (``tl``).
 
 The signatures spell out the parameters of the estimators, so that editors complete them. The
 docstrings take the descriptions of these parameters from the estimators (`documentation`), and

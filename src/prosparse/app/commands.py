@@ -1,4 +1,4 @@
-"""Commands ``select``, ``panel``, ``regress``, ``fit``, ``report`` and ``demo``.
+"""Commands ``select``, ``panel``, ``regress``, ``fit``, ``report``, ``demo``.
 
 Exit codes: 0 success; 1 the file or the data cannot be used; 2 invalid usage; 130 interrupted.
 """
@@ -27,15 +27,11 @@ from ..report import render
 from ..tables import ReadOptions, Table, prepare_table, read_table
 from ..tables.labels import read_labels
 from .analysis import Result, analyse, compute_scores, scale_columns
+from .cli import Command
 from .cli_messages import translate_parameters
 from .estimators import MISSING, AnalysisOptions
-from .flags import Command
 from .metadata import describe_new_data, load_preparation, load_read_options, validate_about
 from .options import (
-    MODEL as MODEL_SECTION,
-)
-from .options import (
-    OUTPUT,
     DiagnosticOptions,
     File,
     IterationOptions,
@@ -45,6 +41,8 @@ from .options import (
     PreparationOptions,
     TableOptions,
     decode_arguments,
+    model_option,
+    output_option,
     with_options,
 )
 from .output_paths import (
@@ -67,11 +65,7 @@ from .terminal import escape_control, supports_unicode
 
 Folder = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        rich_help_panel=OUTPUT,
-        help="Folder for the results. Default: FILE-prosparse.",
-    ),
+    output_option(metavar="FOLDER", help="Folder for the results. Default: FILE-prosparse."),
 ]
 
 _SELECT_EXAMPLES = """
@@ -153,25 +147,20 @@ def panel(
     output_options: OutputOptions,
     include: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="VARIABLE",
-            rich_help_panel=MODEL_SECTION,
-            help="Variable that the panel must contain. Can be repeated.",
+        model_option(
+            metavar="VARIABLE", help="Variable that the panel must contain. Can be repeated."
         ),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="VARIABLE",
-            rich_help_panel=MODEL_SECTION,
-            help="Variable that the panel must not contain. Can be repeated.",
+        model_option(
+            metavar="VARIABLE", help="Variable that the panel must not contain. Can be repeated."
         ),
     ] = None,
     costs: Annotated[
         Path | None,
-        typer.Option(
+        model_option(
             metavar="FILE",
-            rich_help_panel=MODEL_SECTION,
             help="File with the names and the costs of the variables in two columns.",
         ),
     ] = None,
@@ -202,11 +191,7 @@ def regress(
     file: File,
     response: Annotated[
         str,
-        typer.Option(
-            metavar="COLUMN",
-            rich_help_panel=MODEL_SECTION,
-            help="Column with the response: numbers, or two classes.",
-        ),
+        model_option(metavar="COLUMN", help="Column with the response: numbers, or two classes."),
     ],
     iteration_options: IterationOptions,
     preparation_options: PreparationOptions,
@@ -243,12 +228,7 @@ def fit(
     table_options: TableOptions,
     output_options: OutputOptions,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="Model file. Default: FILE.prosparse.",
-        ),
+        Path | None, output_option(metavar="FILE", help="Model file. Default: FILE.prosparse.")
     ] = None,
 ) -> None:
     """Fit a model and save it to a file."""
@@ -271,8 +251,7 @@ def fit(
 
 def report(
     model: Annotated[
-        Path,
-        typer.Argument(metavar="MODEL", help="Folder of results, or a model file of fit."),
+        Path, typer.Argument(metavar="MODEL", help="Folder of results, or a model file of fit.")
     ],
     table_options: TableOptions,
     output_options: OutputOptions,
@@ -286,9 +265,8 @@ def report(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        output_option(
             metavar="FILE",
-            rich_help_panel=OUTPUT,
             help="Report. Default: report.html in the folder, MODEL.html, or, with --data, "
             "DATA-report.html.",
         ),
@@ -451,13 +429,7 @@ def _write_analysis(
 ) -> tuple[Result, Path, str | None]:
     """Analyse a table and write a folder of results.
 
-    Returns
-    -------
-    result : Result
-    folder : Path
-        Folder of results.
-    replaced : str or None
-        Name of the table whose results were replaced.
+    Returns the result, the folder, and the name of the table whose results were replaced, if any.
     """
     folder = output or Path(f"{file_stem(file)}-prosparse")
     check_results_folder(folder, input_files(read_options, file, costs))
@@ -485,10 +457,7 @@ def _find_replaced(model: Path, result: Result) -> str | None:
 def errors_to_exit_code(method: str | None = None) -> Iterator[None]:
     """Print errors on one line and exit with a code.
 
-    Parameters
-    ----------
-    method : str or None
-        Name of the method, whose parameters are printed as command-line options.
+    Parameters of ``method`` are printed as command-line options.
     """
     known = {description.name: description for description in METHODS.values()}
     description = known.get(method or "", next(iter(METHODS.values())))

@@ -35,21 +35,7 @@ def narrate(
 ) -> list[str]:
     """Describe the results for readers who know the data but not the method.
 
-    Parameters
-    ----------
-    found : Findings
-        Results of the model.
-    warnings : list of str or None, default=None
-        Warnings of the fit.
-    null : PermutationNull or None, default=None
-        Selections on permuted datasets.
-    stability : Stability or None, default=None
-        Selection frequencies on halves of the rows.
-
-    Returns
-    -------
-    list of str
-        Sentences; the first is the headline.
+    Returns sentences, of which the first is the headline.
     """
     sentences = [headline(found, null)]
     if found.n_selected == 0:
@@ -85,19 +71,7 @@ def narrate(
 
 
 def headline(found: Findings, null: PermutationNull | None = None) -> str:
-    """Return the main result in one or two sentences.
-
-    Parameters
-    ----------
-    found : Findings
-        Results of the model.
-    null : PermutationNull or None, default=None
-        Selections on permuted datasets.
-
-    Returns
-    -------
-    str
-    """
+    """Return the main result in one or two sentences."""
     p = len(found.names)
     if found.n_selected == 0:
         reason = "" if found.regression else f": {found.reason}"
@@ -114,19 +88,7 @@ def headline(found: Findings, null: PermutationNull | None = None) -> str:
 
 
 def describe_selection(found: Findings, null: PermutationNull | None = None) -> str:
-    """Return the numbers of selected variables, observed and under the null.
-
-    Parameters
-    ----------
-    found : Findings
-        Results of the model.
-    null : PermutationNull or None, default=None
-        Selections on permuted datasets.
-
-    Returns
-    -------
-    str
-    """
+    """Return the numbers of selected variables, observed and under the null."""
     text = f"{found.n_selected:,} of {len(found.names):,}"
     if found.size_given:
         text += ", as requested"
@@ -242,22 +204,7 @@ def _list_most_relevant(found: Findings) -> list[str]:
 
 
 def list_communalities(found: Findings, tests: VariableTests, max_named: int) -> list[str]:
-    """List the selected variables with the largest communalities.
-
-    Parameters
-    ----------
-    found : Findings
-        Results of the model.
-    tests : VariableTests
-        Tests of the variables.
-    max_named : int
-        Maximum number of variables.
-
-    Returns
-    -------
-    list of str
-        Names with percentages, in decreasing order.
-    """
+    """List the selected variables with the largest communalities."""
     selected = found.selected
     first = selected[np.argsort(-tests.communality[selected], kind="stable")][:max_named]
     return [f"{quote_name(found.names[k])} ({percent(tests.communality[k], 0)})" for k in first]

@@ -127,7 +127,7 @@ def read_table(path: str | os.PathLike[str], options: ReadOptions | None = None)
 def _read_numeric(
     read: Callable[[Path, ReadOptions], Table], path: Path, options: ReadOptions
 ) -> Table:
-    """Read a table, and read it again if columns must be dropped or were misjudged."""
+    """Read a table, again if columns must be dropped or were misjudged."""
     try:
         return read(path, options)
     except MisjudgedColumns as found:

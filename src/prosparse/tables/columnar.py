@@ -49,7 +49,7 @@ def read_parquet(path: Path, options: ReadOptions) -> Table:
 
 
 def read_arrow(path: Path, options: ReadOptions) -> Table:
-    """Read a file in Arrow's file format, which includes Feather, or in its stream format."""
+    """Read a file in Arrow's file format (also Feather) or stream format."""
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -108,18 +108,16 @@ def _read_batches(
             refuse_repeated_index(path, names[0], ids or [])
         notes.insert(0, _note_index(names, roles, text_index))
     notes += note_identifier_names(names, roles, options)
-    annotations = {role: texts[k] for role, k in roles.annotations.items()}
+    annotations: dict[str, Any] = {role: texts[k] for role, k in roles.annotations.items()}
     return Table(
         path,
         data.finish(),
         [names[k] for k in roles.variables],
         ids,
-        annotations.get("label"),
-        notes,
-        tuple(names[k] for k in roles.identifiers),
-        annotations.get("groups"),
-        annotations.get("response"),
+        notes=notes,
+        identifiers=tuple(names[k] for k in roles.identifiers),
         id_name=names[roles.ids[0]] if roles.ids else "",
+        **annotations,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class RowsRead(NamedTuple):
 
 
 def parse_number(cell: str, decimal: str) -> float | None:
-    """Return the number in a cell, NaN if it is missing and None if it is not numeric."""
+    """Return the number in a cell, NaN if missing and None if not numeric."""
     text = cell.strip()
     if text in MISSING:
         return float("nan")
@@ -151,7 +151,7 @@ def _has_number(cells: list[str]) -> bool:
 def _fit_header(
     path: Path, line: int, names: list[str], body: list[list[str]]
 ) -> tuple[list[str], str]:
-    """Adjust the header to the number of cells of the rows, and return the type of the index."""
+    """Adjust the header to the usual row; return it and the type of the index."""
     usual = Counter(map(len, body)).most_common(1)[0][0]
     extra = usual - len(names)  # the usual length, because single rows may be too long
     if extra > 0 and not any(cell.strip() for row in body for cell in row[len(names) :]):
@@ -171,7 +171,10 @@ def _fit_header(
 
 
 def make_header(rows: list[Row], line: int) -> Header:
-    """Name the columns x0, x1, ...; ``line`` is the last line before the first row."""
+    """Name the columns x0, x1, ...
+
+    ``line`` is the last line before the first row.
+    """
     names = [f"x{k}" for k in range(len(rows[0][1]))]
     return Header(line, names, [row for _, row in rows], "", len(names))
 
@@ -217,7 +220,7 @@ def _is_identifier(name: str, k: int, body: list[list[str]]) -> bool:
 def _find_index(
     names: list[str], body: list[list[str]], decimal: str, index_type: str
 ) -> tuple[tuple[int, ...], str]:
-    """Recognise an index in the first column: without a name, or text without repetitions."""
+    """Recognise an index in the first column: unnamed, or distinct texts."""
     first = [row[0] for row in body]
     if not names[0]:
         return ((0,) if any(cell.strip() for cell in first) else ()), index_type
@@ -230,7 +233,7 @@ def _find_index(
 def _find_blank(
     names: list[str], body: list[list[str]], index: tuple[int, ...], options: ReadOptions
 ) -> tuple[list[str], tuple[int, ...]]:
-    """Name the columns without a name, except the index, and return those without values."""
+    """Name the unnamed columns except the index; return those without values."""
     full_names = [name or ("" if k in index else f"column {k + 1}") for k, name in enumerate(names)]
     mentioned = {
         options.id_column,
@@ -277,7 +280,10 @@ def read_rows(
     advise: Advice,
     thousands: ThousandsCheck | None = None,
 ) -> RowsRead:
-    """Read all rows. ``advise`` returns the remedy for a cell that is not numeric."""
+    """Read all rows.
+
+    ``advise`` returns the remedy for a cell that is not numeric.
+    """
     data = GrowableArray(len(roles.variables))
     texts = {k: list[str]() for k in (*roles.text_columns(), *layout.blank)}
     found: dict[str, list[str]] = {}
@@ -348,7 +354,7 @@ def make_table(
         *_note_unnamed(layout, roles, options),
         *read.notes,
     ]
-    annotations = {
+    annotations: dict[str, Any] = {
         role: list(map(unescape_formula, texts[k])) for role, k in roles.annotations.items()
     }
     return Table(
@@ -356,16 +362,14 @@ def make_table(
         X,
         [names[k] for k in roles.variables],
         list(map(unescape_formula, texts[roles.ids[0]])) if roles.ids else None,
-        annotations.get("label"),
-        notes,
-        tuple(names[k] for k in roles.identifiers),
-        annotations.get("groups"),
-        annotations.get("response"),
-        {
+        notes=notes,
+        identifiers=tuple(names[k] for k in roles.identifiers),
+        named_rows={
             name: [unescape_formula(cell.strip()) for cell in row]
             for name, row in read.named_rows.items()
         },
-        names[roles.ids[0]] if roles.ids else "",
+        id_name=names[roles.ids[0]] if roles.ids else "",
+        **annotations,
     )
 
 

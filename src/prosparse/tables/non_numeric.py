@@ -1,6 +1,6 @@
 """Cells that are not numeric: one message with all columns, and a remedy.
 
-All rows are checked before an error is raised. Otherwise a user would have to run the command once
+All rows are checked before an error is raised, because one error per column would require one run
 per column. The cells can be whole columns of text, single cells, or a whole line, such as units
 below the names.
 """
@@ -43,7 +43,7 @@ class NonNumericCells(NamedTuple):
         variables: Sequence[int],
         parse: Callable[[str], float | None],
     ) -> NonNumericCells:
-        """Check every cell of the variables; ``parse`` returns None if a cell is not numeric."""
+        """Check all variables; ``parse`` returns None if a cell is not numeric."""
         columns: dict[int, NonNumericColumn] = {}
         text_lines: dict[int, list[str]] = {}
         mixed_columns: set[int] = set()

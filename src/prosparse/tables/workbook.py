@@ -1,8 +1,8 @@
-"""Spreadsheets (XLSX, XLSM, XLSB, XLS, ODS): one sheet, read like a text file of its cells.
+"""Spreadsheets (XLSX, XLSM, XLSB, XLS, ODS), read like text files.
 
-python-calamine reads these formats in a process with limited memory (see `limited`). Cells become
-texts without loss of precision, and `layout` finds titles, names, text columns and empty rows as in
-a CSV file. Dates are text; a percentage is its stored number, 0.12 for 12 %.
+python-calamine reads these formats in a process with limited memory (see `limited_process`). Cells
+become texts without loss of precision, and `layout` finds titles, names, text columns and empty
+rows as in a CSV file. Dates are text; a percentage is its stored number, 0.12 for 12 %.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _note_formulas(count: int, first: str) -> list[str]:
 
 
 def _advise(cell: str) -> str | None:
-    """Return the remedy for a malformed number or missing value, and None for text."""
+    """Return the remedy for a malformed or missing number, and None for text."""
     if not any(character.isalnum() for character in cell):
         return MISSING_ADVICE
     try:
