@@ -10,14 +10,6 @@ import numpy as np
 from ..findings import Findings, Reconstruction, VariableTests
 from ..phrases import format_mean, join_items, percent, quote_name
 from ..stability import PermutationNull, Stability, near_optimal_sizes
-from .prefixes import describe_prefix
-
-__all__ = [
-    "describe_selection",
-    "headline",
-    "list_communalities",
-    "narrate",
-]
 
 MAX_NAMED = 5  # maximum number of variables in a sentence
 MAX_DESCRIBED = 3  # maximum number of components to describe
@@ -230,13 +222,12 @@ def _describe_reconstruction(found: Findings, reconstruction: Reconstruction) ->
 
 def _describe_components(found: Findings) -> list[str]:
     nonzero = np.flatnonzero(np.any(found.loadings, axis=1)).tolist()
-    described = nonzero[:MAX_DESCRIBED]
-    sentences = [_describe_component(found, k) for k in described]
-    if len(nonzero) > len(described):
+    sentences = [_describe_component(found, k) for k in nonzero[:MAX_DESCRIBED]]
+    if len(nonzero) > MAX_DESCRIBED:
         sentences.insert(
-            0, f"The first {len(described)} of {len(nonzero)} components are described here."
+            0, f"The first {MAX_DESCRIBED} of {len(nonzero)} components are described here."
         )
-    return sentences + [text for k in described for text in describe_prefix(found, k)]
+    return sentences
 
 
 def _describe_component(found: Findings, component: int) -> str:
