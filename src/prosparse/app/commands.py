@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -129,9 +129,10 @@ def select(
     with errors_to_exit_code(model_options.method):
         check_choice("--method", model_options.method, tuple(offered()))
         options = _analysis_options(
-            model_options, method_options, iteration_options, preparation_options, output_options
+            (model_options, iteration_options, preparation_options, diagnostic_options),
+            method_options,
+            output_options,
         )
-        options = options._replace(**diagnostic_options.validate()._asdict())
         written = _write_analysis(
             file, table_options.read_options(file), options, output_options, output
         )
@@ -169,17 +170,12 @@ def panel(
     """Select a few variables that predict all others."""
     with errors_to_exit_code("panel"):
         options = _analysis_options(
-            ModelOptions(method="panel"),
+            (ModelOptions("panel"), preparation_options, diagnostic_options),
             method_options,
-            IterationOptions(),
-            preparation_options,
             output_options,
-        )
-        options = options._replace(
             include=decode_arguments(include),
             exclude=decode_arguments(exclude),
             costs={} if costs is None else _read_costs(costs),
-            **diagnostic_options.validate()._asdict(),
         )
         written = _write_analysis(
             file, table_options.read_options(file), options, output_options, output, costs
@@ -206,13 +202,15 @@ def regress(
     """
     with errors_to_exit_code("spinyreg"):
         options = _analysis_options(
-            ModelOptions(method="spinyreg"),
-            MethodOptions(),
-            iteration_options,
-            preparation_options,
+            (
+                ModelOptions("spinyreg"),
+                iteration_options,
+                preparation_options,
+                diagnostic_options,
+            ),
+            {},
             output_options,
         )
-        options = options._replace(**diagnostic_options.validate()._asdict())
         written = _write_analysis(
             file, table_options.read_options(file, response), options, output_options, output
         )
@@ -241,7 +239,7 @@ def fit(
             check_same_table(path, path, file)
         check_choice("--method", model_options.method, tuple(offered()))
         options = _analysis_options(
-            model_options, method_options, iteration_options, preparation_options, output_options
+            (model_options, iteration_options, preparation_options), method_options, output_options
         )
         result = _analyse_file(file, read_options, options, output_options)
         replaced = _find_replaced(path, result)
@@ -287,7 +285,7 @@ def report(
         check_report_path(path, fitted_table(about))
         found = findings_of(fitted, about.get("total_variance"))
         scores = ids = label = None
-        notes: list[str] = []
+        notes: Sequence[str] = ()
         if data is not None:
             read_options = _merge_options(load_read_options(about), given_options)
             read_options = read_options._replace(
@@ -337,28 +335,30 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _analysis_options(
-    model_options: ModelOptions,
-    method_options: MethodOptions,
-    iteration_options: IterationOptions,
-    preparation_options: PreparationOptions,
+    groups: Iterable[Any],
+    method_options: Mapping[str, object],
     output_options: OutputOptions,
+    **others: Any,
 ) -> AnalysisOptions:
-    check_choice("--missing", preparation_options.missing, MISSING)
-    components = model_options.components
+    """Combine groups of options, whose fields are also fields of the result."""
+    for group in groups:
+        others |= group._asdict()
+    check_choice("--missing", others["missing"], MISSING)
+    components = others.pop("components")
     if components != "auto" and not (components.isdecimal() and int(components) > 0):
         raise ParameterError(
             f"--components must be a positive integer or auto, got {components!r}."
         )
+    if others.get("stability", 0) % 2:
+        raise ParameterError(
+            "--stability must be even, because halves are complementary pairs, got "
+            f"{others['stability']}."
+        )
     return AnalysisOptions(
-        method=model_options.method,
         components="auto" if components == "auto" else int(components),
         method_options=method_options,
-        scale=model_options.scale,
-        log1p=preparation_options.log1p,
-        missing=preparation_options.missing,
         verbose=int(sys.stderr.isatty() and not output_options.quiet),
-        max_iter=iteration_options.max_iter,
-        tol=iteration_options.tol,
+        **others,
     )
 
 

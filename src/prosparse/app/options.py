@@ -225,15 +225,6 @@ class DiagnosticOptions(NamedTuple):
         ),
     ] = 0
 
-    def validate(self) -> DiagnosticOptions:
-        """Raise an error for an odd number of halves."""
-        if self.stability % 2:
-            raise ParameterError(
-                f"--stability must be even, because halves are complementary pairs, got "
-                f"{self.stability}."
-            )
-        return self
-
 
 class OutputOptions(NamedTuple):
     """Options for the printed output."""
