@@ -144,7 +144,7 @@ class Table(NamedTuple):
     names: list[str]
     ids: list[str] | None
     label: list[Any] | None = None
-    notes: list[str] = []
+    notes: Sequence[str] = ()
     identifiers: tuple[str, ...] = ()
     groups: list[Any] | None = None
     response: list[Any] | None = None

@@ -445,17 +445,10 @@ def _raise_encoding_error(path: Path, encoding: str, separator: str) -> NoReturn
 
 def _decode(decoder: codecs.IncrementalDecoder, block: bytes) -> tuple[str, bytes]:
     """Return the text of a block up to its first invalid byte, and this byte."""
-    before = decoder.getstate()
     try:
         return decoder.decode(block), b""
-    except UnicodeError:
-        decoder.setstate(before)
-    text = ""
-    for k in range(len(block)):
-        try:
-            text += decoder.decode(block[k : k + 1])
-        except UnicodeDecodeError as error:  # the error may refer to an earlier byte
-            return text, error.object[error.start : error.start + 1]
-        except UnicodeError:
-            return text, block[k : k + 1]
-    return text, block[-1:]
+    except UnicodeDecodeError as error:
+        valid = error.object[: error.start].decode(error.encoding)
+        return valid, error.object[error.start : error.start + 1]
+    except UnicodeError:  # the byte-order mark is missing
+        return "", block[:1]
