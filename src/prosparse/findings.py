@@ -22,20 +22,6 @@ from .models.panel.incremental_r2 import incremental_r2
 from .registry import method_of
 from .selection.slope import Slope
 
-__all__ = [
-    "Findings",
-    "InclusionProbabilities",
-    "ModelPath",
-    "PenaltyPath",
-    "Reconstruction",
-    "VariableTests",
-    "Views",
-    "explained_proportions",
-    "findings_of",
-    "refuse_unfitted",
-    "scores_of",
-]
-
 
 class PenaltyPath(NamedTuple):
     """Models along a grid of penalties."""
@@ -260,14 +246,6 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
 def scores_of(model: VariableSelector, X: Any) -> np.ndarray | None:
     """Compute the scores of the rows of ``X``, or None for a regression."""
     return to_numpy(model.transform(X)) if isinstance(model, SparseProjection) else None
-
-
-def explained_proportions(model: VariableSelector) -> np.ndarray | None:
-    """Return the proportion of the total variance of each component, if known."""
-    ratio = vars(model).get("explained_variance_ratio_")
-    if ratio is None or not np.all(np.isfinite(to_numpy(ratio))):
-        return None
-    return to_numpy(ratio)
 
 
 def _explained_proportion(fitted: Mapping[str, Any], total_variance: float | None) -> float | None:

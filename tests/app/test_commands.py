@@ -203,7 +203,7 @@ def test_missing_values(inside):
     assert list(inside.iterdir()) == [inside / "t.csv"]
     dropped = json.loads(run(app, [*arguments, "--missing", "drop"]).stdout)
     assert (dropped["rows"], dropped["variables"]) == (58, 19)
-    lost = "2 of 60 rows and 1 of 20 columns dropped ('v9')"
+    lost = "dropped 2 of 60 rows and 1 of 20 columns ('v9')"
     assert any(lost in note for note in dropped["notes"])
     assert len(rows_of(inside / "t-prosparse" / "scores.csv")) == 58
     filled = json.loads(run(app, [*arguments, "--missing", "impute"]).stdout)

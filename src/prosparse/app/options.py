@@ -45,7 +45,7 @@ class TableOptions(NamedTuple):
     """Options for reading a table."""
 
     label: Annotated[str | None, _column(help="Column that colours the scores.")] = None
-    id_column: Annotated[str | None, _column(help="Column with the names of the rows.")] = None
+    id_column: Annotated[str | None, _column(help="Column with the row names.")] = None
     drop: Annotated[
         list[str] | None,
         _column(
@@ -68,7 +68,7 @@ class TableOptions(NamedTuple):
         Path | None,
         _column(
             metavar="FILE",
-            help="Second file with the names of the rows and the columns of --label, --groups or "
+            help="Second file with the row names and the columns of --label, --groups or "
             "--response.",
         ),
     ] = None
@@ -76,7 +76,7 @@ class TableOptions(NamedTuple):
         bool,
         _file_format(
             "--transpose",
-            help="Variables are in rows; --label, --groups and --response are names of rows.",
+            help="Variables are in rows; --label, --groups and --response are row names.",
         ),
     ] = False
     sheet: Annotated[

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..data import Array
 from ..data.arrays import to_numpy, to_numpy_if_foreign
-from ..findings import Findings, explained_proportions, scores_of
+from ..findings import Findings, scores_of
 from ..models._base import VariableSelector
 from .axes import (
     CHARACTER_WIDTH,
@@ -131,7 +131,9 @@ class ScoresDisplay(Display):
             longest = np.argsort(-np.linalg.norm(both, axis=0), kind="stable")[:max_features]
             longest = longest[np.any(both[:, longest] != 0, axis=0)]
             loadings, names = both[:, longest], [names[k] for k in longest]
-        ratio = explained_proportions(estimator)
+        ratio = vars(estimator).get("explained_variance_ratio_")
+        if ratio is not None and not np.all(np.isfinite(to_numpy(ratio))):
+            ratio = None
         return cls(scores, loadings, names, pair, label, ratio).plot(ax, **points)
 
     @classmethod

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from ..files import write_text
-from ..findings import Findings, ModelPath, VariableTests, findings_of, scores_of
+from ..findings import Findings, VariableTests, findings_of, scores_of
 from ..models._base import VariableSelector
+from ..models.description import ModelPath
 from ..persistence import versions
 from ..phrases import join_items, percent
 from ..stability import PermutationNull, Stability

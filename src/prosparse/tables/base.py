@@ -40,7 +40,7 @@ class ReadOptions(NamedTuple):
     Attributes
     ----------
     id_column : str or None
-        Column with the names of the rows.
+        Column with the row names.
     label : str or None
         Column that colours the scores.
     drop : tuple of str
@@ -50,7 +50,7 @@ class ReadOptions(NamedTuple):
         Whether variables are in rows. ``label``, ``groups`` and ``response`` are then names of
         rows, and ``drop`` names of columns or rows.
     header : bool
-        Whether the first line contains the names of the columns.
+        Whether the first line contains the column names.
     encoding : str or None
         Encoding of a text file. By default it is detected.
     separator : str or None
@@ -136,7 +136,7 @@ class Table(NamedTuple):
     named_rows : dict
         Rows that were requested by name, as text. Used if variables are in rows.
     id_name : str
-        Name of the column with the names of the rows.
+        Name of the column with the row names.
     """
 
     path: Path
@@ -160,7 +160,7 @@ class Roles(NamedTuple):
     """Roles of the columns, by position in the file."""
 
     variables: list[int]
-    ids: tuple[int, ...]  # columns that form the names of the rows
+    ids: tuple[int, ...]  # columns that form the row names
     annotations: Mapping[str, int]  # label, groups and response, if requested
     identifiers: tuple[int, ...]  # apparent identifiers, to be confirmed by all rows
 
@@ -174,7 +174,7 @@ class NonNumericColumnsError(TableError):
 
     def __init__(self, message: str, columns: Sequence[str] = (), note: str = ""):
         super().__init__(message)
-        self.columns = columns  # names of the columns that can be dropped
+        self.columns = columns  # columns that can be dropped
         self.note = note  # note if they are dropped
 
 
@@ -251,7 +251,7 @@ def assign_roles(
 ) -> Roles:
     """Assign a role to each column.
 
-    ``index`` and ``identifiers`` are the columns that look like names of rows and like identifiers.
+    ``index`` and ``identifiers`` are the columns that look like row names and like identifiers.
     The options of the user take precedence.
     """
     position = {name: k for k, name in enumerate(names)}
@@ -365,7 +365,7 @@ def check_identifiers(
         if description is None:
             misjudged.append(names[k])
         else:
-            used = "gives the names of the rows" if k in roles.ids else "is not a variable"
+            used = "provides the row names" if k in roles.ids else "is not used as a variable"
             notes.append(
                 f"column {name} {description} and {used}; use --keep {name} if it is a variable"
             )
@@ -387,7 +387,7 @@ def raise_unknown_column(
 ) -> NoReturn:
     """Raise an error for a name that does not exist, with the closest names."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
-    known = f"{noun}s: {end_sentence(list_names(names, 5))}"
+    known = f"available {noun}s: {end_sentence(list_names(names, 5))}"
     hint = f"did you mean {' or '.join(map(quote, close))}?" if close else known
     raise TableError(f"{path}: there is no {noun} {quote(name)}; {hint}")
 

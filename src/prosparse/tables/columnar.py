@@ -132,12 +132,12 @@ def _refuse_non_numeric(path: Path, names: list[str], types: list[Any], roles: R
         "Use --drop, --label, --groups or --id-column."
         if len(wrong) == 1
         else "Use --drop text to drop all of them; or, for one of them, --label for colours, "
-        "--groups for grouped rows, --id-column for the names of the rows."
+        "--groups for grouped rows, --id-column for the row names."
     )
     raise NonNumericColumnsError(
         f"{path}: {count}: {shown}. {remedy}",
         [names[k] for k in wrong],
-        f"{count} dropped: {shown}",
+        f"dropped {count}: {shown}",
     )
 
 
@@ -157,17 +157,17 @@ def _find_index(schema: Any) -> tuple[int, ...]:
 
 def _note_index(names: list[str], roles: Roles, text_index: bool) -> str:
     if text_index:
-        return f"the first column, {quote(names[0])}, contains the names of the rows"
+        return f"the first column, {quote(names[0])}, contains the row names"
     given = [quote(names[k]) for k in roles.ids if not names[k].startswith(_UNNAMED)]
     keep = " ".join(f"--keep {quote(names[k])}" for k in roles.ids)
     return (
-        f"the index, {' and '.join(given) or 'without a name'}, contains the names of the rows; "
+        f"the index, {' and '.join(given) or 'without a name'}, contains the row names; "
         f"use {keep} if it is a variable"
     )
 
 
 def _join_columns(columns: list[list[Any]]) -> list[str] | None:
-    """Join one or several columns to names of the rows."""
+    """Join one or several columns to row names."""
     if not columns:
         return None
     texts = [["" if cell is None else str(cell) for cell in column] for column in columns]

@@ -95,7 +95,7 @@ def read_delimited(path: Path, options: ReadOptions) -> Table:
 
 
 def read_texts(path: Path, options: ReadOptions) -> tuple[list[str], list[list[str]], list[str]]:
-    """Read all cells of a file as text: names of the columns, rows and notes."""
+    """Read all cells of a file as text: column names, rows and notes."""
     text_format, _ = find_format(path, options, [])
     try:
         rows = [row for _, row in _iterate_rows(path, text_format)]

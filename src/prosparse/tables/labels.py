@@ -1,4 +1,4 @@
-"""Labels in a second file, matched by the names of the rows.
+"""Labels in a second file, matched by the row names.
 
 Annotations of samples are often in a separate file if variables are in rows.
 """
@@ -61,7 +61,7 @@ def read_labels(path: Path) -> Labels:
     }
     if len(columns) < 2:
         raise TableError(
-            f"{path}: the file has 1 column; a file of labels needs the names of the rows and at "
+            f"{path}: the file has 1 column; a file of labels needs the row names and at "
             "least one more column."
         )
     return Labels(path, columns, [f"{path.name}: {note}" for note in notes])
@@ -108,7 +108,7 @@ def attach_labels(table: Table, labels: Labels, options: ReadOptions) -> Table:
 
 
 def _find_key(table: Table, labels: Labels) -> str:
-    """Return the column that contains most of the names of the rows."""
+    """Return the column that contains most of the row names."""
     ids = {*(table.ids or ())}
     n_matched = {name: len(ids & {*cells}) for name, cells in labels.columns.items()}
     best = max(n_matched, key=lambda name: n_matched[name])
@@ -116,7 +116,7 @@ def _find_key(table: Table, labels: Labels) -> str:
         return best
     first = next(iter(labels.columns))
     raise TableError(
-        f"{labels.path}: no column contains the names of the rows of {table.path.name}, such as "
+        f"{labels.path}: no column contains the row names of {table.path.name}, such as "
         f"{list_names(table.ids or (), 3)}. The first column, {quote(first)}, contains "
         f"{end_sentence(list_names(labels.columns[first], 3))}"
     )

@@ -203,11 +203,13 @@ def _make_table(
     texts, notes = make_unique(texts)
     options, _ = split_named_rows(texts, options)
     if len(texts) != p:
-        raise TableError(f"{path}: {plural(len(texts), 'name')} for {plural(p, 'column')}.")
+        raise TableError(
+            f"{path}: the file has {plural(len(texts), 'name')} for {plural(p, 'column')}."
+        )
     known: Mapping[str, Any] = annotations or {}
     for role, values in (("ids", ids), *known.items()):
         if values is not None and len(values) != n:
-            raise TableError(f"{path}: {len(values)} {role} for {plural(n, 'row')}.")
+            raise TableError(f"{path}: the file has {len(values)} {role} for {plural(n, 'row')}.")
     original = X
     X = _to_float(X)
 
@@ -225,9 +227,9 @@ def _make_table(
     if original.dtype.kind in "iu":
         _refuse_large(path, original, texts, roles.variables)
     if sparse.issparse(X):
-        notes.append("the table is sparse and is not converted to a dense one")
+        notes.append("the table is sparse and remains sparse")
     if ids is not None and len(set(ids)) < n:
-        notes.append("the names of the rows are not unique")
+        notes.append("the row names are not unique")
     values = {k: get_column(k) for k in roles.identifiers}
     notes += [
         *check_identifiers(texts, roles, values, options)[0],

@@ -74,7 +74,7 @@ class NamedRows(NamedTuple):
     """Rows of labels, or rows to drop, of a table with variables in rows."""
 
     names: frozenset[str]
-    id_position: int  # column with the names of the rows
+    id_position: int  # column with the row names
 
     def remove_from(self, rows: Iterable[list[str]]) -> list[list[str]]:
         """Return the other rows."""
@@ -134,7 +134,7 @@ def transpose_table(table: Table, options: ReadOptions) -> Table:
         id_name="",
         named_rows={},
         **annotations,
-    ).with_notes("rows and columns were exchanged", *repeated)
+    ).with_notes("the table was transposed", *repeated)
 
 
 def _rows_to_drop(table: Table, names: Sequence[str], options: ReadOptions) -> tuple[str, ...]:

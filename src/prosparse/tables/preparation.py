@@ -154,7 +154,7 @@ def _drop_columns(table: Table, is_dropped: np.ndarray) -> Table:
     return table._replace(
         X=table.X[:, ~is_dropped], names=[table.names[k] for k in remaining]
     ).with_notes(
-        f"{plural(count, 'column')} with more than half of the values missing dropped: {dropped}"
+        f"dropped {plural(count, 'column')} with more than half of the values missing: {dropped}"
     )
 
 
@@ -177,8 +177,8 @@ def _drop_incomplete(table: Table, found: str) -> Table:
         X=table.X[:, columns] if dropped.size else table.X,
         names=[table.names[k] for k in columns],
     ).with_notes(
-        f"{found}; {n - rows.size:,} of {n:,} rows and {dropped.size:,} of {p:,} columns "
-        f"dropped{names}"
+        f"{found}; dropped {n - rows.size:,} of {n:,} rows and {dropped.size:,} of {p:,} "
+        f"columns{names}"
     )
     return table if rows.size == n else _select_rows(table, rows)
 
@@ -199,7 +199,7 @@ def _drop_unknown_responses(table: Table, missing: str) -> Table:
             "response."
         )
     return _select_rows(table, np.flatnonzero(~unknown)).with_notes(
-        f"{plural(count, 'row')} without a response dropped"
+        f"dropped {plural(count, 'row')} without a response"
     )
 
 

@@ -45,7 +45,7 @@ def read_workbook(path: Path, options: ReadOptions) -> Table:
 def read_sheet_texts(
     path: Path, options: ReadOptions
 ) -> tuple[list[str], list[list[str]], list[str]]:
-    """Read all cells of a sheet as text: names of the columns, rows and notes."""
+    """Read all cells of a sheet as text: column names, rows and notes."""
     sheet = _read_sheet(path, options)
     header = find_header(path, sheet.rows, [])
     layout = find_layout(header, ".", options, [])
@@ -70,7 +70,7 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     names, name = about["sheets"], about["sheet"]
     if name is None and options.sheet is not None:
         raise TableError(
-            f"{path}: there is no sheet {quote(options.sheet)}; sheets: "
+            f"{path}: there is no sheet {quote(options.sheet)}; available sheets: "
             f"{', '.join(map(quote, names))}."
         )
     formula_notes = _note_formulas(*about["formulas"])
