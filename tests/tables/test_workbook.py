@@ -175,7 +175,9 @@ def test_sheet_selection(tmp_path):
     assert "sheet 'Data' was read; use --sheet for another one ('Notes', 'More')" in text_of(table)
     assert read_table(path, ReadOptions(sheet="More")).names == ["x", "y"]
     assert read_table(path, ReadOptions(sheet="3")).names == ["x", "y"]
-    with pytest.raises(TableError, match="no sheet 'Dat'; available sheets: 'Notes', 'Data', 'More'"):
+    with pytest.raises(
+        TableError, match="no sheet 'Dat'; available sheets: 'Notes', 'Data', 'More'"
+    ):
         read_table(path, ReadOptions(sheet="Dat"))
     with pytest.raises(TableError, match="sheet 'Notes' is empty"):
         read_table(path, ReadOptions(sheet="Notes"))

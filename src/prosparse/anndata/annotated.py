@@ -209,7 +209,7 @@ def _is_array(X: Any) -> bool:
 def varying_columns(X: Any) -> np.ndarray:
     """Return the mask of varying columns; all True if the matrix is in a file."""
     if container_of(X).is_sparse:
-        top, bottom = (one.toarray().ravel() for one in (X.max(axis=0), X.min(axis=0)))
+        top, bottom = (row.toarray().ravel() for row in (X.max(axis=0), X.min(axis=0)))
     elif _is_array(X) and X.size:
         top, bottom = X.max(axis=0), X.min(axis=0)
     else:

@@ -24,8 +24,8 @@ class Report:
     def __init__(self, function: str):
         self.function, self.start = function, time.monotonic()
 
-    def say(self, message: str) -> None:
-        """Report one message."""
+    def log(self, message: str) -> None:
+        """Log one message."""
         _log.info("%s: %s", self.function, message)
         file = _scanpy_file()
         if file is not None:
@@ -34,7 +34,7 @@ class Report:
     def finish(self, result: str, added: list[str]) -> None:
         """Report the result, the run time and the slots that were added."""
         duration = timedelta(seconds=round(time.monotonic() - self.start))
-        self.say(f"{result} ({duration})\n    --> added " + ",\n              ".join(added))
+        self.log(f"{result} ({duration})\n    --> added " + ",\n              ".join(added))
 
 
 def _scanpy_file() -> Any:

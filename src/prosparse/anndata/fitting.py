@@ -43,9 +43,9 @@ def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
     report = Report(function)
     key, copy = arguments.pop("key_added"), arguments.pop("copy")
     target = check_target(arguments.pop("adata"), key, copy)
-    place = [arguments.pop(name) for name in ("layer", "mask_var", "modality")]
+    source = [arguments.pop(name) for name in ("layer", "mask_var", "modality")]
     fits = []
-    for table in tables_of(target, *place, **arguments):
+    for table in tables_of(target, *source, **arguments):
         modality = table.source["modality"]
         options = {name: of_modality(value, modality) for name, value in arguments.items()}
         fits.append((table, options, fit(table, options, report)))
@@ -201,9 +201,9 @@ def _detect_counts(table: Annotated, given: Any, report: Report) -> bool:
     layer = table.source["layer"]
     name = "X" if layer is None else f"layer {layer!r}"
     if found:
-        report.say(f"{name} has non-negative integers: treated as counts")
+        report.log(f"{name} has non-negative integers: treated as counts")
     else:
-        report.say(f"{name} has no counts: variables are scaled to unit variance")
+        report.log(f"{name} has no counts: variables are scaled to unit variance")
     return found
 
 

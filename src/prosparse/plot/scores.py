@@ -224,8 +224,8 @@ class ScoresDisplay(Display):
         if length < MIN_NAME_LENGTH or n_lines < 2:
             return  # a legend would be illegible
         if outside:
-            place: Style = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "fontsize": 8}
-            ax.legend(frameon=False, borderaxespad=0.0, labelspacing=0.2, **place)
+            location: Style = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "fontsize": 8}
+            ax.legend(frameon=False, borderaxespad=0.0, labelspacing=0.2, **location)
         else:
             ax.legend(frameon=False)
 

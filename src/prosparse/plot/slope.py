@@ -95,8 +95,8 @@ class SlopeDisplay(Display):
         right.plot(self.penalty, criterion[best], "o", color=SELECTED)
         annotate_point(right, f"penalty {self.penalty:.3g}", self.penalty, float(criterion[best]))
         right.set(xlabel="penalty", ylabel="criterion")
-        for one in (left, right):
-            finish(one)
+        for axes in (left, right):
+            finish(axes)
         return self
 
     def _draw_line(self, ax: Axes, slope: Slope) -> None:

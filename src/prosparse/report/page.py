@@ -161,7 +161,7 @@ def render(
         from jinja2 import Environment, PackageLoader
     except ImportError as error:
         raise ImportError(
-            "reports need jinja2, which is not installed: pip install 'prosparse[cli]'"
+            "Reports need Jinja2, which is not installed: pip install 'prosparse[cli]'"
         ) from error
     about = about or {}
     found = (
