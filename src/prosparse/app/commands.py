@@ -54,7 +54,6 @@ from .output_paths import (
     check_same_table,
     default_report_path,
     file_stem,
-    fitted_table,
     input_files,
     model_name,
     read_fitted_table,
@@ -277,12 +276,12 @@ def report(
     with errors_to_exit_code():
         given_options = table_options.read_options(data)
         check_output_file(path, input_files(given_options, source, data))
+        check_report_path(path)
         if folder is not None and not source.is_file():
             raise ModelFileError(f"{folder}: the folder contains no {MODEL}.")
         fitted, stored = load_with_about(source)
         about = {"title": f"Model {source.name}"} | validate_about(stored["about"])
         about["versions"] = {str(name): str(value) for name, value in stored["versions"].items()}
-        check_report_path(path, fitted_table(about))
         found = findings_of(fitted, about.get("total_variance"))
         scores = ids = label = None
         notes: Sequence[str] = ()

@@ -99,7 +99,9 @@ def set_variables(model: VariableSelector, options: AnalysisOptions, names: Sequ
         given = getattr(options, parameter)
         for name in given:
             if name not in position:
-                _refuse_unknown(f"--{parameter}", name, names)
+                close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
+                hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else "."
+                raise ParameterError(f"--{parameter}: there is no variable {name!r}{hint}")
         if given:
             parameters[parameter] = [position[name] for name in given]
     both = {*options.include} & {*options.exclude}
@@ -116,12 +118,6 @@ def set_variables(model: VariableSelector, options: AnalysisOptions, names: Sequ
             )
         parameters["costs"] = [options.costs[name] for name in names]
     model.set_params(**parameters)
-
-
-def _refuse_unknown(flag: str, name: str, names: Sequence[str]) -> NoReturn:
-    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else "."
-    raise ParameterError(f"{flag}: there is no variable {name!r}{hint}")
 
 
 def missing_strategy(options: AnalysisOptions, model: VariableSelector) -> str:

@@ -12,10 +12,9 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from ..errors import ModelFileError, ParameterError
-from ..files import sha256
 from ..persistence import load_with_about
 from ..report import is_report
 from ..tables import ReadOptions, file_extension
@@ -102,16 +101,10 @@ def _is_model(path: Path) -> bool:
         return False
 
 
-def check_report_path(path: Path, table: FittedTable | None = None) -> None:
+def check_report_path(path: Path) -> None:
     """Raise an error if a file that is not a report would be replaced."""
-    if not path.is_file() or is_report(path):
-        return
-    if table is not None and sha256(path) == table.digest:
-        raise ParameterError(
-            f"{path} is the table that the model was fitted to ({table.file}, same SHA-256): "
-            "select another file with --output."
-        )
-    _refuse_replacement(path, "report")
+    if path.is_file() and not is_report(path):
+        _refuse_replacement(path, "report")
 
 
 def check_model_path(path: Path) -> None:
@@ -156,17 +149,10 @@ def check_output_file(path: Path, inputs: Iterable[Path] = ()) -> None:
         )
     _check_writable(path, Path(os.path.realpath(path)).parent)
     for file in inputs:
-        if _is_same_file(file, path):
+        if file.exists() and path.exists() and os.path.samefile(file, path):
             raise ParameterError(
                 f"{path} is an input of this command: select another file with --output."
             )
-
-
-def _is_same_file(first: Path, second: Path) -> bool:
-    """Return whether two paths, through links of any type, are one file."""
-    if os.path.realpath(first) == os.path.realpath(second):
-        return True
-    return first.exists() and second.exists() and os.path.samefile(first, second)
 
 
 def _check_writable(path: Path, folder: Path) -> None:
@@ -211,16 +197,9 @@ class FittedTable(NamedTuple):
 def read_fitted_table(model: Path) -> FittedTable | None:
     """Return the table that a model file was fitted to, or None."""
     try:
-        return fitted_table(load_with_about(model)[1]["about"])
-    except (ModelFileError, OSError):
-        return None
-
-
-def fitted_table(about: Any) -> FittedTable | None:
-    """Return the table in the description of a model, or None."""
-    try:
+        about = load_with_about(model)[1]["about"]
         return FittedTable(str(about["data"]["file"]), str(about["file"]["SHA-256"]))
-    except (KeyError, TypeError):
+    except (ModelFileError, OSError, KeyError, TypeError):
         return None
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ..files import write_text
-from ..findings import Findings, VariableTests, findings_of, scores_of
+from ..findings import Findings, findings_of, scores_of
 from ..models._base import VariableSelector
 from ..models.description import ModelPath
 from ..persistence import versions
@@ -255,7 +255,12 @@ def page_data(
         "relevance": _round(_bar_heights(found)[order]),
         "selected": found.support[order].astype(int).tolist(),
         **_bars(found),
-        "tests": None if found.tests is None else _tests(found.tests, order),
+        "tests": None
+        if found.tests is None
+        else {
+            "nullCommunality": found.tests.null_communality,
+            "qvalues": _round(found.tests.qvalues[order]),
+        },
         "frequency": None if stability is None else _round(stability.frequency[order]),
         "link": None
         if database is None
@@ -297,10 +302,6 @@ def _bars(found: Findings) -> dict[str, Any]:
     decreasing = np.argsort(-_bar_heights(found)[found.order], kind="stable")
     indices = _thin(n_ranked, MAX_BARS)
     return {"bars": decreasing[indices].tolist(), "positions": (indices + 1).tolist()}
-
-
-def _tests(tests: VariableTests, order: np.ndarray) -> dict[str, Any]:
-    return {"nullCommunality": tests.null_communality, "qvalues": _round(tests.qvalues[order])}
 
 
 def _curve(path: ModelPath) -> dict[str, Any]:

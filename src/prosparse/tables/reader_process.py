@@ -12,6 +12,7 @@ Windows and macOS only the time limit of the parent process applies.
 from __future__ import annotations
 
 import datetime
+import html
 import json
 import math
 import posixpath
@@ -22,7 +23,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-from xml.etree import ElementTree
 
 FAILED = 10  # exit code: the file cannot be read
 OUT_OF_MEMORY = 11  # exit code: the memory limit was reached
@@ -167,18 +167,30 @@ class Formulas(NamedTuple):
     first: str  # address of the first cell, such as B2
 
 
+class Tag(NamedTuple):
+    """A tag of an XML file, and the text up to the next one."""
+
+    end: bool
+    name: str  # without its namespace
+    attributes: dict[str, str]  # likewise
+    text: str
+
+
 def formulas_without_value(path: str, sheet: str) -> Formulas:
     """Find the cells of an XLSX or ODS sheet that contain a formula but no value.
 
-    python-calamine returns them as empty cells. XLS and XLSB files always store the values.
+    python-calamine returns them as empty cells. XLS and XLSB files always store the values. Tags
+    are found by a pattern, because an XML parser would expand entities, and only a note depends on
+    them.
     """
     if not zipfile.is_zipfile(path):
         return Formulas(0, "")
     try:
         with zipfile.ZipFile(path) as archive:
-            is_opendocument = "content.xml" in archive.namelist()
-            find = _opendocument_formulas if is_opendocument else _office_formulas
-            found = find(archive, sheet)
+            if "content.xml" in archive.namelist():
+                found = _opendocument_formulas(archive, sheet)
+            else:
+                found = _office_formulas(archive, sheet)
             first, n_cells = next(found, ("", 0))
             return Formulas(n_cells + sum(n for _, n in found), first)
     except MemoryError:
@@ -189,31 +201,42 @@ def formulas_without_value(path: str, sheet: str) -> Formulas:
 
 def _office_formulas(archive: zipfile.ZipFile, sheet: str) -> Iterator[tuple[str, int]]:
     """Iterate over addresses and numbers of such cells in an XLSX sheet."""
-    book = next(name for kind, name in _relations(archive, "").values() if kind == "officeDocument")
-    sheets = ElementTree.fromstring(archive.read(book)).iterfind(".//{*}sheet")
-    keys = {_attributes(entry)["name"]: _attributes(entry)["id"] for entry in sheets}
-    part = _relations(archive, book)[keys[sheet]][1]
+    part = _part_of_sheet(archive, sheet)
     if not _contains(archive, part, rb"<(?:[\w.-]+:)?f[\s/>]"):
         return
-    for event, row in _iterate_tags(archive, part, "row"):
-        for cell in row.iterfind("{*}c") if event == "end" else ():
-            value = cell.find("{*}v")
-            # The value of a text formula may be empty.
-            has_value = value is not None and (cell.get("t") == "str" or (value.text or "").strip())
-            if cell.find("{*}f") is not None and not has_value:
-                yield cell.get("r", ""), 1
+    address, cell_type, formula, value = "", "", False, False
+    for tag in _tags(archive, part, b"c|f|v"):
+        if tag.name == "c" and not tag.end:
+            address, cell_type = tag.attributes.get("r", ""), tag.attributes.get("t", "")
+            formula = value = False
+        elif tag.name == "f":
+            formula = True
+        elif tag.name == "v" and not tag.end:
+            value = cell_type == "str" or bool(tag.text.strip())  # a value may be empty text
+        elif tag.name == "c" and formula and not value:
+            yield address, 1
 
 
-def _relations(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
+def _part_of_sheet(archive: zipfile.ZipFile, sheet: str) -> str:
+    """Return the name of the XML file of a sheet in an XLSX file."""
+    kinds = _targets(archive, "").values()
+    book = next(target for kind, target in kinds if kind.endswith("/officeDocument"))
+    tags = _tags(archive, book, b"sheet")
+    keys = {tag.attributes["name"]: tag.attributes["id"] for tag in tags if not tag.end}
+    return _targets(archive, book)[keys[sheet]][1]
+
+
+def _targets(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
     """Return type and name of the files that a file refers to, by their keys."""
     folder, name = posixpath.split(part)
-    relations = archive.read(posixpath.join(folder, "_rels", f"{name}.rels"))
+    relations = posixpath.join(folder, "_rels", f"{name}.rels")
     return {
-        entry.attrib["Id"]: (
-            posixpath.basename(entry.attrib["Type"]),
-            posixpath.normpath(posixpath.join("/", folder, entry.attrib["Target"])).lstrip("/"),
+        found["Id"]: (
+            found["Type"],
+            posixpath.normpath(posixpath.join("/", folder, found["Target"])).lstrip("/"),
         )
-        for entry in ElementTree.fromstring(relations)
+        for end, _, found, _ in _tags(archive, relations, b"Relationship")
+        if not end
     }
 
 
@@ -221,49 +244,60 @@ def _opendocument_formulas(archive: zipfile.ZipFile, sheet: str) -> Iterator[tup
     """Iterate over addresses and numbers of such cells in an ODS sheet."""
     if not _contains(archive, "content.xml", rb"formula"):
         return
-    active, line = False, 1
-    for event, element in _iterate_tags(archive, "content.xml", "table", "table-row"):
-        found = _attributes(element)
-        if element.tag.endswith("}table"):
-            active, line = event == "start" and found.get("name") == sheet, 1
-        elif event == "end":
-            n_rows, column = int(found.get("number-rows-repeated", 1)), 0
-            for cell in element if active else ():
-                found = _attributes(cell)
-                n_columns = int(found.get("number-columns-repeated", 1))
-                values = {"value", "date-value", "time-value", "boolean-value"} & {*found}
-                if "formula" in found and found.get("value-type") != "string" and not values:
-                    yield f"{_letters(column)}{line}", n_rows * n_columns
-                column += n_columns
-            line += n_rows
+    active = False
+    row = n_rows = column = 0
+    for tag in _tags(archive, "content.xml", b"table|table-row|table-cell|covered-table-cell"):
+        found = tag.attributes
+        if tag.name == "table":
+            active = not tag.end and found.get("name") == sheet
+            row = n_rows = 0
+        elif tag.name == "table-row" and not tag.end:
+            row, column = row + n_rows, 0
+            n_rows = int(found.get("number-rows-repeated", 1))
+        elif active and not tag.end:
+            n_columns = int(found.get("number-columns-repeated", 1))
+            values = {"value", "date-value", "time-value", "boolean-value"} & {*found}
+            if "formula" in found and found.get("value-type") != "string" and not values:
+                yield f"{_letters(column)}{row + 1}", n_rows * n_columns
+            column += n_columns
 
 
 def _contains(archive: zipfile.ZipFile, part: str, pattern: bytes) -> bool:
-    """Search a file for a pattern, which is faster than parsing it."""
+    """Search a file for a pattern, which is faster than parsing its tags."""
     before = b""
-    with archive.open(part) as file:
-        while block := file.read(BLOCK):
-            if re.search(pattern, before[-100:] + block):
-                return True
-            before = block
+    for block in _blocks(archive, part):
+        if re.search(pattern, before[-100:] + block):
+            return True
+        before = block
     return False
 
 
-def _iterate_tags(
-    archive: zipfile.ZipFile, part: str, *names: str
-) -> Iterator[tuple[str, ElementTree.Element]]:
-    """Iterate over starts and ends of elements, which are cleared after their ends."""
+def _tags(archive: zipfile.ZipFile, part: str, names: bytes) -> Iterator[Tag]:
+    """Iterate over the tags of these names."""
+    pattern = re.compile(
+        rb"<(/?)(?:[\w.-]+:)?("
+        + names
+        + rb""")(?=[\s/>])((?:[^<>"']|"[^"<]*"|'[^'<]*')*)>([^<]*)"""
+    )
+    attribute = re.compile(rb"""([\w.-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+    rest = b""
+    for block in _blocks(archive, part):
+        whole, mark, rest = (rest + block).rpartition(b"<")
+        rest = mark + rest if len(rest) < BLOCK else b""  # no tag is that long
+        for found in pattern.finditer(whole):
+            attributes = {
+                key.decode(): html.unescape((double or single).decode())
+                for key, double, single in attribute.findall(found[3])
+            }
+            yield Tag(bool(found[1]), found[2].decode(), attributes, found[4].decode())
+            if found[3].endswith(b"/"):
+                yield Tag(True, found[2].decode(), {}, "")
+
+
+def _blocks(archive: zipfile.ZipFile, part: str) -> Iterator[bytes]:
     with archive.open(part) as file:
-        for event, element in ElementTree.iterparse(file, ("start", "end")):
-            if element.tag.rpartition("}")[2] in names:
-                yield event, element
-                if event == "end":
-                    element.clear()
-
-
-def _attributes(element: ElementTree.Element) -> dict[str, str]:
-    """Return the attributes by their names without namespaces."""
-    return {name.rpartition("}")[2]: value for name, value in element.attrib.items()}
+        while block := file.read(BLOCK):
+            yield block
 
 
 def _letters(column: int) -> str:
