@@ -103,7 +103,8 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
             f"{name} is not an estimator that can be saved; use one of {', '.join(METHODS)}."
         )
     parameters = model.get_params(deep=False)
-    fitted = {k: v for k, v in model.__getstate__().items() if k not in parameters}
+    state: dict[str, Any] = model.__getstate__()
+    fitted = {k: v for k, v in state.items() if k not in parameters}
     _check(method, model, {k: _to_numpy(v) for k, v in fitted.items()})
     arrays: list[np.ndarray] = []
     header = {
