@@ -103,8 +103,7 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
             f"{name} is not an estimator that can be saved; use one of {', '.join(METHODS)}."
         )
     parameters = model.get_params(deep=False)
-    state: dict[str, Any] = model.__getstate__()
-    fitted = {k: v for k, v in state.items() if k not in parameters}
+    fitted = _fitted_attributes(model)
     _check(method, model, {k: _to_numpy(v) for k, v in fitted.items()})
     arrays: list[np.ndarray] = []
     header = {
@@ -231,6 +230,11 @@ def _build_model(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
     for attribute, value in fitted.items():
         setattr(model, attribute, value)
     return model
+
+
+def _fitted_attributes(model: Any) -> dict[str, Any]:
+    parameters = model.get_params(deep=False)
+    return {k: v for k, v in model.__getstate__().items() if k not in parameters}
 
 
 def _check(method: Method, model: Any, fitted: dict[str, Any]) -> None:
