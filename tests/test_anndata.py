@@ -1067,30 +1067,6 @@ def test_signatures_spell_out_the_parameters_of_the_estimator(function, estimato
     assert sorted(described) == sorted(there)
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    ("function", "given", "words"),
-    [
-        (psa.tl.gsppca, "n_comps", "Use `n_components`"),
-        (psa.tl.fdrpca, "n_comps", "Use `n_components`"),
-        (psa.pp.select_variables, "n_top_genes", "Use `n_features_to_select`"),
-        (psa.pp.select_panel, "n_top_genes", "Use `n_genes`"),
-        (psa.pp.select_panel, "n_features", "Use `n_genes`"),
-        (psa.tl.fdrpca, "min_comunality", "Use `min_communality`"),
-        (psa.tl.sca, "use_highly_variable", "Use `mask_var`"),
-        (psa.tl.fdrpca, "inplace", "Use `copy=True`"),
-        (psa.tl.fdrpca, "svd_solver", "Its parameters are adata, n_components, fdr"),
-    ],
-)
-def test_names_of_parameters_are_suggested(function, given, words):
-    adata = annotated()
-    with pytest.raises(
-        TypeError, match=f"{function.__name__}.. has no parameter `{given}`.*{words}"
-    ):
-        function(adata, **{given: 5})
-    assert not len(adata.var.columns)
-
-
 @pytest.mark.parametrize("verbosity", [1, 3])
 def test_scanpy_says_what_was_done(verbosity, monkeypatch):
     """As its own functions do: from "info" on, with the time it took and where the results are."""

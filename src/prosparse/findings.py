@@ -22,20 +22,6 @@ from .models.panel.incremental_r2 import incremental_r2
 from .registry import method_of
 from .selection.slope import Slope
 
-__all__ = [
-    "Findings",
-    "InclusionProbabilities",
-    "ModelPath",
-    "PenaltyPath",
-    "Reconstruction",
-    "VariableTests",
-    "Views",
-    "explained_proportions",
-    "findings_of",
-    "refuse_unfitted",
-    "scores_of",
-]
-
 
 class PenaltyPath(NamedTuple):
     """Models along a grid of penalties."""
@@ -258,40 +244,8 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
 
 
 def scores_of(model: VariableSelector, X: Any) -> np.ndarray | None:
-    """Compute the scores of the rows of ``X`` as a NumPy array.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        Estimator of a registered method.
-    X : data matrix of shape (n_samples, n_features_in_)
-        Rows to project.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_components), or None
-        None for a regression.
-    """
+    """Compute the scores of the rows of ``X``, or None for a regression."""
     return to_numpy(model.transform(X)) if isinstance(model, SparseProjection) else None
-
-
-def explained_proportions(model: VariableSelector) -> np.ndarray | None:
-    """Return the proportion of the total variance that each component explains.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        Estimator of a registered method.
-
-    Returns
-    -------
-    ndarray of shape (n_components,), or None
-        None if the proportions are unknown.
-    """
-    ratio = vars(model).get("explained_variance_ratio_")
-    if ratio is None or not np.all(np.isfinite(to_numpy(ratio))):
-        return None
-    return to_numpy(ratio)
 
 
 def _explained_proportion(fitted: Mapping[str, Any], total_variance: float | None) -> float | None:
@@ -363,7 +317,7 @@ def _reconstruction(fitted: Mapping[str, Any], parameters: Mapping[str, Any]) ->
 
 
 def _views(fitted: Mapping[str, Any]) -> Views:
-    """Divide the variance that each factor explains in a view by the variance of the model."""
+    """Divide the explained variance in each view by the variance of the model."""
     columns = [np.asarray(indices) for indices in fitted["view_columns_"]]
     squares = np.atleast_2d(to_numpy(fitted["components_"])).astype(float) ** 2
     varying = to_numpy(fitted["varying_"]).astype(bool)

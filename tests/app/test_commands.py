@@ -21,7 +21,7 @@ typer_testing = pytest.importorskip("typer.testing")
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
 from prosparse import FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyRegressor, load  # noqa: E402
-from prosparse.app.analysis import compute_total_variance  # noqa: E402
+from prosparse.app.analysis import column_variances  # noqa: E402
 from prosparse.app.cli import app  # noqa: E402
 from prosparse.app.output_paths import RESULTS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
@@ -203,7 +203,7 @@ def test_missing_values(inside):
     assert list(inside.iterdir()) == [inside / "t.csv"]
     dropped = json.loads(run(app, [*arguments, "--missing", "drop"]).stdout)
     assert (dropped["rows"], dropped["variables"]) == (58, 19)
-    lost = "2 of 60 rows and 1 of 20 columns dropped ('v9')"
+    lost = "dropped 2 of 60 rows and 1 of 20 columns ('v9')"
     assert any(lost in note for note in dropped["notes"])
     assert len(rows_of(inside / "t-prosparse" / "scores.csv")) == 58
     filled = json.loads(run(app, [*arguments, "--missing", "impute"]).stdout)
@@ -213,11 +213,11 @@ def test_missing_values(inside):
     assert any("the model handles missing values" in note for note in exact["notes"])
 
 
-def test_total_variance_in_blocks(rng, monkeypatch):
+def test_variances_in_blocks(rng, monkeypatch):
     X = rng.normal(size=(50, 3)) * 5 + 1e6
     X[::7, 1] = np.nan
     monkeypatch.setattr("prosparse.tables.preparation.MAX_BLOCK", 30)
-    assert compute_total_variance(X) == pytest.approx(np.nanvar(X, axis=0).sum(), rel=1e-9)
+    np.testing.assert_allclose(column_variances(X), np.nanvar(X, axis=0), rtol=1e-9)
 
 
 def test_log1p_and_transpose(inside):

@@ -172,18 +172,6 @@ def test_only_the_first_components_are_described():
     ]
 
 
-def test_prefix_that_dominates_a_component():
-    loadings = np.ones(60)
-    loadings[:6] = 4.0
-    names = [*(f"AFFX-{k}_at" for k in range(6)), *(f"{'XYZ'[k % 3]}{k}_at" for k in range(54))]
-    assert narrate(with_loadings(loadings, names))[-1] == (
-        "The 6 variables whose names start with “AFFX-” (control probes of the array) have 64.0% "
-        "of the squared loadings of component 1."
-    )
-    common = [f"gene-{k}" for k in range(60)]
-    assert "names start with" not in narrate(with_loadings(loadings, common))[-1]
-
-
 def test_selection_in_permuted_datasets():
     """The headline compares with the null expectation, and the second sentence has the result."""
     found = findings_of(GSPPCA(2, scale=True).fit(WINE))

@@ -60,7 +60,7 @@ def test_row_numbers_are_not_variables(tmp_path, kind, name, values):
     assert table.ids == [str(v) for v in values]
     assert table.identifiers == (name,)
     (note,) = (n for n in table.notes if f"--keep {name!r}" in n)
-    assert "gives the names of the rows" in note
+    assert "provides the row names" in note
     kept = read_table(path, ReadOptions(keep=(name,)))
     assert kept.names == [name, "a", "b", "c"]
     assert kept.ids is None
@@ -95,7 +95,8 @@ def test_row_numbers_in_addition_to_row_names(tmp_path):
     table = read_table(path)
     assert (table.names, table.ids[:2]) == (["a", "b", "c"], ["s0", "s1"])
     assert any(
-        "'id' numbers the rows from 0 to 299 and is not a variable" in n for n in table.notes
+        "'id' numbers the rows from 0 to 299 and is not used as a variable" in n
+        for n in table.notes
     )
     assert read_table(path, ReadOptions(id_column="id", drop=("sample",))).ids[:2] == ["0", "1"]
     assert read_table(path, ReadOptions(label="id")).label[:2] == ["0", "1"]
@@ -129,7 +130,7 @@ def test_pandas_index(tmp_path, kind, index, ids):
         assert read.ids is None
         return
     assert read.ids[0].startswith(ids)
-    assert any("contains the names of the rows" in note and "--keep" in note for note in read.notes)
+    assert any("contains the row names" in note and "--keep" in note for note in read.notes)
     if index.nlevels == 1 and index.dtype.kind in "if":
         called = index.name or "__index_level_0__"
         kept = read_table(path, ReadOptions(keep=(called,)))

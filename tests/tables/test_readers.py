@@ -55,7 +55,7 @@ def test_text(tmp_path, separator, decimal, ending, newline, encoding):
     np.testing.assert_array_equal(table.X, X)
     assert table.names == NAMES
     assert table.ids == IDS
-    assert any("the names of the rows" in note for note in table.notes)
+    assert any("the row names" in note for note in table.notes)
     assert any("separated by" in n for n in table.notes) == (separator != ",")
     assert any("decimal commas" in n for n in table.notes) == (decimal == ",")
 
@@ -290,7 +290,7 @@ def test_empty_rows_at_the_end(tmp_path):
     path = write(tmp_path / "t.csv", "a,b\n1,2\n,\n3,4\n,\n,\n")
     table = read_table(path)
     np.testing.assert_array_equal(table.X, [[1, 2], [np.nan, np.nan], [3, 4]])
-    assert "2 empty rows at the end dropped" in table.notes
+    assert "dropped 2 empty rows at the end" in table.notes
     named = read_table(write(tmp_path / "n.csv", "n,a,b\nx,1,2\ny,3,4\nz,,\n,,\n"))
     assert named.ids == ["x", "y", "z"]
     numbered = read_table(write(tmp_path / "i.csv", "id,a,b\n1,1,2\n2,3,4\n3,,\n,,\n"))
@@ -385,7 +385,7 @@ def test_wrong_encoding(tmp_path):
 def test_missing_and_unsupported_files(tmp_path):
     with pytest.raises(TableError, match="the file does not exist"):
         read_table(tmp_path / "no.csv")
-    with pytest.raises(TableError, match="this is a folder"):
+    with pytest.raises(TableError, match="the path is a folder"):
         read_table(tmp_path)
     (tmp_path / "empty.csv").touch()
     with pytest.raises(TableError, match="the file is empty"):
@@ -480,7 +480,7 @@ def test_columns_and_arrays_of_a_numpy_archive(tmp_path):
     np.savez(path, X=full, names=np.array([b"a", b"b", b"c"]), kind=np.array(LABEL))
     table = read_table(path, ReadOptions(label="a", id_column="kind"))
     assert (table.names, table.label, table.ids) == (["b", "c"], full[:, 0].tolist(), LABEL)
-    assert "the names of the rows are not unique" in table.notes
+    assert "the row names are not unique" in table.notes
     assert read_table(path, ReadOptions(id_column="b")).names == ["a", "c"]
     for ask in (ReadOptions(id_column="nope"), ReadOptions(label="nope")):
         with pytest.raises(TableError, match="no column 'nope'"):
@@ -822,7 +822,7 @@ def test_error_contains_the_row_of_wrong_length(tmp_path):
     text = "a,b,c\n1,2,3,4\n5,6,7\n8,9,1\n2,2,5\n"
     with pytest.raises(TableError, match="line 2: the line has 4 cells, but the header has 3"):
         read_table(write(tmp_path / "t.csv", text))
-    text = '"a","b"\n"1",1.5,2\n"2",3,4\n"3",4\n'  # as R's write.table leaves the names of rows
+    text = '"a","b"\n"1",1.5,2\n"2",3,4\n"3",4\n'  # as R's write.table leaves the row names
     with pytest.raises(
         TableError, match=r"line 4: the line has 2 cells, but most rows have 3, one more"
     ):

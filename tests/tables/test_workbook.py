@@ -141,7 +141,7 @@ def test_spreadsheet_equals_csv(tmp_path, kind):
     table = read_table(path)
     np.testing.assert_array_equal(table.X, X)
     assert (table.names, table.ids) == (["a", "b", "c"], ["r1", "r2", "r3"])
-    assert "the first column, 'name', contains the names of the rows" in text_of(table)
+    assert "the first column, 'name', contains the row names" in text_of(table)
 
 
 def test_titles_empty_rows_and_columns(tmp_path):
@@ -150,7 +150,7 @@ def test_titles_empty_rows_and_columns(tmp_path):
     table = read_table(xlsx(tmp_path / "t.xlsx", {"Data": rows}, merged=["B1:E1"]))
     np.testing.assert_array_equal(table.X, X)
     assert table.names == ["a", "b", "c"]
-    assert "2 lines above the names of the columns skipped: 'Blood of 2024'" in text_of(table)
+    assert "skipped 2 lines above the column names: 'Blood of 2024'" in text_of(table)
 
 
 def test_dates_percentages_booleans_and_errors(tmp_path):
@@ -175,7 +175,9 @@ def test_sheet_selection(tmp_path):
     assert "sheet 'Data' was read; use --sheet for another one ('Notes', 'More')" in text_of(table)
     assert read_table(path, ReadOptions(sheet="More")).names == ["x", "y"]
     assert read_table(path, ReadOptions(sheet="3")).names == ["x", "y"]
-    with pytest.raises(TableError, match="no sheet 'Dat'; sheets: 'Notes', 'Data', 'More'"):
+    with pytest.raises(
+        TableError, match="no sheet 'Dat'; available sheets: 'Notes', 'Data', 'More'"
+    ):
         read_table(path, ReadOptions(sheet="Dat"))
     with pytest.raises(TableError, match="sheet 'Notes' is empty"):
         read_table(path, ReadOptions(sheet="Notes"))

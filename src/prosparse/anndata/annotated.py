@@ -1,4 +1,4 @@
-"""Read data matrices of AnnData and MuData, and map results back to all variables."""
+"""Data matrices of AnnData and MuData, and results for all variables."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Annotated(NamedTuple):
     source: dict[str, Any]  # layer, mask_var and modality
 
     def spread(self, values: Any) -> np.ndarray:
-        """Return values of the considered variables as values of all, zero for the others."""
+        """Extend values of the considered variables to all, with zeros."""
         return to_numpy(spread(to_numpy(values), self.columns, self.data.n_vars))
 
     def with_nan(self, values: Any) -> np.ndarray:
-        """Return values of the considered variables as values of all, NaN for the others."""
+        """Extend values of the considered variables to all, with NaN."""
         full = np.full(self.data.n_vars, np.nan)
         full[self.columns] = to_numpy(values)
         return full
@@ -135,10 +135,7 @@ def column_of(
 def labels_of_rows(table: Annotated, batch_key: Any) -> np.ndarray | None:
     """Return the batch of every observation, or None if ``batch_key`` is None.
 
-    Raises
-    ------
-    ParameterError
-        If the column does not exist or has missing labels.
+    A missing column or label raises a `ParameterError`.
     """
     modality = table.source["modality"]
     name = of_modality(batch_key, modality)
@@ -184,7 +181,7 @@ def _mask(adata: Any, mask_var: Any, where: str) -> np.ndarray | None:
 
 
 def _read(X: Any) -> Any:
-    """Return a matrix that estimators accept; large dense matrices in a file are read lazily."""
+    """Return a matrix that estimators accept; large ones in a file stay lazy."""
     if hasattr(X, "to_memory"):  # AnnData's sparse matrices in a file
         return X.to_memory()
     if type(X).__module__.partition(".")[0] == "h5py":
@@ -212,7 +209,7 @@ def _is_array(X: Any) -> bool:
 def varying_columns(X: Any) -> np.ndarray:
     """Return the mask of varying columns; all True if the matrix is in a file."""
     if container_of(X).is_sparse:
-        top, bottom = (one.toarray().ravel() for one in (X.max(axis=0), X.min(axis=0)))
+        top, bottom = (row.toarray().ravel() for row in (X.max(axis=0), X.min(axis=0)))
     elif _is_array(X) and X.size:
         top, bottom = X.max(axis=0), X.min(axis=0)
     else:
@@ -237,12 +234,9 @@ def holds_counts(X: Any) -> bool:
 
 
 def columns_named(table: Annotated, parameter: str, names: Any) -> np.ndarray:
-    """Return the indices, among the considered variables, of those that a parameter names.
+    """Return the considered variables that a parameter names, as indices.
 
-    Raises
-    ------
-    ParameterError
-        If a name is unknown, ambiguous, or excluded by ``mask_var``.
+    A name that is unknown, ambiguous or excluded by ``mask_var`` raises a `ParameterError`.
     """
     if names is None:
         return np.zeros(0, dtype=int)
@@ -277,7 +271,7 @@ def columns_named(table: Annotated, parameter: str, names: Any) -> np.ndarray:
 
 
 def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.ndarray]:
-    """Return the matrices of modalities over all observations, and the indices of their columns.
+    """Return the matrices of modalities over all observations, and their columns.
 
     Observations that a modality lacks are NaN.
     """

@@ -1,4 +1,4 @@
-"""Docstrings of the AnnData functions, completed from those of the estimators."""
+"""Docstrings of the AnnData functions, completed from the estimators."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ copy : bool, default=False
 def complete_docstring(
     estimator: type,
 ) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
-    """Add the parameters that a function shares with an estimator to its docstring.
+    """Add parameters shared with an estimator to the docstring of a function.
 
     The function documents only its specific parameters. Descriptions of all others come from
     ``estimator`` or from `SHARED`, in the order of the signature.
@@ -57,7 +57,7 @@ def complete_docstring(
 
 
 def _split(docstring: str) -> tuple[str, str, str]:
-    """Split a numpydoc docstring into the text before, the parameters, and the other sections."""
+    """Split a docstring into head, parameters and the other sections."""
     sections = re.split(r"^(?=\w[^\n]*\n-{3,}$)", docstring, flags=re.M)
     parameters, others = "", []
     for section in sections[1:]:

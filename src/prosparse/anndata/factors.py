@@ -1,4 +1,4 @@
-"""Fit SCA to an AnnData or to all modalities of a MuData jointly, and store the factors."""
+"""Fit SCA to an AnnData, or to all modalities of a MuData jointly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_N_FACTORS = 10
 
 
 def fit_factors(arguments: Options) -> Any:
-    """Fit SCA with the arguments of ``prosparse.anndata.tl.sca`` and store the results."""
+    """Fit SCA with the arguments of ``tl.sca`` and store the results."""
     arguments = dict(arguments)
     report = Report("sca")
     key, copy = arguments.pop("key_added"), arguments.pop("copy")
@@ -30,11 +30,11 @@ def fit_factors(arguments: Options) -> Any:
     check_bool("mofa_names", mofa_names)
     if mofa_names and key == "mofa":
         raise ParameterError('`key_added` must not be "mofa", which `mofa_names` writes to.')
-    place = {name: arguments.pop(name) for name in ("layer", "mask_var", "modality")}
+    source = {name: arguments.pop(name) for name in ("layer", "mask_var", "modality")}
     views, batch_key = arguments.pop("views"), arguments.pop("batch_key")
-    tables = tables_of(target, **place)
-    X, places, names, columns = _read_views(target, tables, views)
-    joint = Annotated(target, X, places, {"modality": None})  # its `.obs` has all observations
+    tables = tables_of(target, **source)
+    X, positions, names, columns = _read_views(target, tables, views)
+    joint = Annotated(target, X, positions, {"modality": None})  # its `.obs` has all observations
     labels = labels_of_rows(joint, batch_key)
     arguments["n_components"] = default_components(
         arguments["n_components"], DEFAULT_N_FACTORS, tables
@@ -42,10 +42,10 @@ def fit_factors(arguments: Options) -> Any:
     model = SCA(**arguments, views=columns).fit(X, groups=labels)
     scores = to_numpy(model.transform(X, groups=labels))
     names = names or [f"view {number}" for number in range(len(model.view_columns_))]
-    parameters = {**arguments, **place, "views": views, "batch_key": batch_key}
+    parameters = {**arguments, **source, "views": views, "batch_key": batch_key}
     target.obsm[f"X_{key}"] = scores
-    target.varm[key] = spread(to_numpy(model.components_), places, target.n_vars).T
-    target.var[key] = spread(to_numpy(model.support_), places, target.n_vars)
+    target.varm[key] = spread(to_numpy(model.components_), positions, target.n_vars).T
+    target.var[key] = spread(to_numpy(model.support_), positions, target.n_vars)
     target.uns[key] = _describe(model, names, stored_parameters(joint, model, parameters))
     added = [f"'X_{key}' (.obsm)", f"'{key}' (.varm)", f"'{key}' (.var)", f"'{key}' (.uns)"]
     if labels is not None:
@@ -54,7 +54,7 @@ def fit_factors(arguments: Options) -> Any:
     if mofa_names:
         added += _write_mofa_names(target, key, names)
     report.finish(
-        f"{scores.shape[1]} factors load on {model.n_selected_:,} of {places.size:,} variables",
+        f"{scores.shape[1]} factors load on {model.n_selected_:,} of {positions.size:,} variables",
         added,
     )
     return target if copy else None
@@ -63,39 +63,39 @@ def fit_factors(arguments: Options) -> Any:
 def _read_views(
     target: Any, tables: list[Annotated], views: Any
 ) -> tuple[Any, np.ndarray, list[str], Any]:
-    """Return the data matrices, their columns among all variables, and names and columns of views.
+    """Return the data matrices and their columns, and names and columns of views.
 
     Names are empty, and columns None, if they are not given.
     """
     if not is_mudata(target):
-        X, places = tables[0].X, tables[0].columns
-        return X, places, *_column_views(target, views, places)
+        X, positions = tables[0].X, tables[0].columns
+        return X, positions, *_column_views(target, views, positions)
     if views is not None:
         raise ParameterError(
             "`views` must be None for a MuData, whose modalities are the views. Use `modality` to "
             f"restrict them, got {views!r}."
         )
-    X, places = tables_of_views(target, tables)
-    return X, places, [table.source["modality"] for table in tables], None
+    X, positions = tables_of_views(target, tables)
+    return X, positions, [table.source["modality"] for table in tables], None
 
 
-def _column_views(adata: Any, views: Any, places: np.ndarray) -> tuple[list[str], Any]:
-    """Return the names of the views of an AnnData and their columns among those considered."""
+def _column_views(adata: Any, views: Any, positions: np.ndarray) -> tuple[list[str], Any]:
+    """Return the names of the views of an AnnData and their columns."""
     if views is None:
         return [], None
     if not isinstance(views, str):
         position = np.full(adata.n_vars, -1)
-        position[places] = np.arange(places.size)
+        position[positions] = np.arange(positions.size)
         groups = [position[group] for group in column_groups(views, adata.n_vars, adata.var_names)]
         return [], [group[group >= 0] for group in groups]
     column = column_of(adata, "views", views)
-    missing = column.isna().to_numpy()[places]
+    missing = column.isna().to_numpy()[positions]
     if missing.any():
         raise ParameterError(
             f"`views` ({views!r}) must name a view for every variable; {int(missing.sum())} have "
             "none."
         )
-    labels = column.astype(str).to_numpy()[places]
+    labels = column.astype(str).to_numpy()[positions]
     names = list(dict.fromkeys(labels.tolist()))
     return names, [np.flatnonzero(labels == name) for name in names]
 
@@ -120,7 +120,7 @@ def _describe(model: SCA, names: Sequence[Any], parameters: dict[str, Any]) -> d
 
 
 def _percent_of_views(model: SCA, names: Sequence[Any]) -> Any:
-    """Return the percentage of the variance of each view that each factor explains."""
+    """Return the percentage of each view's variance that a factor explains."""
     from pandas import DataFrame  # a dependency of anndata
 
     views = findings_of(model).views

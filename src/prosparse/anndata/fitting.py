@@ -1,4 +1,4 @@
-"""Fit an estimator to an AnnData, or to each modality of a MuData, and store the results."""
+"""Fit an estimator to an AnnData, or to each modality of a MuData."""
 
 from __future__ import annotations
 
@@ -35,31 +35,17 @@ Fit = Callable[[Annotated, Options, Report], Any]
 
 
 def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
-    """Fit each modality, then store the results: a failure leaves the data unchanged.
+    """Fit each modality, then store the results: a failed fit changes no data.
 
-    Parameters
-    ----------
-    function : str
-        Name of the public function.
-    arguments : dict
-        Its arguments by name.
-    fit : callable
-        Function that returns the fitted estimator of one modality.
-    slots : Slots
-        Slots of the results.
-
-    Returns
-    -------
-    AnnData, MuData or None
-        The copy, if ``arguments["copy"]``.
+    ``fit`` returns the fitted estimator of one modality. Returns the copy, if requested.
     """
     arguments = dict(arguments)
     report = Report(function)
     key, copy = arguments.pop("key_added"), arguments.pop("copy")
     target = check_target(arguments.pop("adata"), key, copy)
-    place = [arguments.pop(name) for name in ("layer", "mask_var", "modality")]
+    source = [arguments.pop(name) for name in ("layer", "mask_var", "modality")]
     fits = []
-    for table in tables_of(target, *place, **arguments):
+    for table in tables_of(target, *source, **arguments):
         modality = table.source["modality"]
         options = {name: of_modality(value, modality) for name, value in arguments.items()}
         fits.append((table, options, fit(table, options, report)))
@@ -79,7 +65,7 @@ def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
 
 
 def check_target(data: Any, key_added: Any, copy: Any) -> Any:
-    """Return the object that the results are written to: the data or a copy of them."""
+    """Return the object that the results are written to: the data or a copy."""
     try:
         from anndata import AnnData
     except ImportError as error:
@@ -154,7 +140,7 @@ def fit_panel(table: Annotated, options: Options, report: Report) -> Panel:
 
 
 def default_components(n_components: Any, usual: int, tables: list[Annotated]) -> Any:
-    """Return the given number of components, or the usual one, reduced for small data."""
+    """Return the given number of components, or the usual one if possible."""
     if n_components is not None:
         return n_components
     n_varying = sum(int(varying_columns(table.X).sum()) for table in tables)
@@ -162,7 +148,7 @@ def default_components(n_components: Any, usual: int, tables: list[Annotated]) -
 
 
 def check_finite(table: Annotated, method: str) -> None:
-    """Raise an error that names the first missing value by observation and variable."""
+    """Raise an error that names the first missing value."""
     container = container_of(table.X)
     readable = container.in_memory and container.on_cpu
     found = container.find_non_finite(table.X) if readable else None
@@ -215,9 +201,9 @@ def _detect_counts(table: Annotated, given: Any, report: Report) -> bool:
     layer = table.source["layer"]
     name = "X" if layer is None else f"layer {layer!r}"
     if found:
-        report.say(f"{name} has non-negative integers: treated as counts")
+        report.log(f"{name} has non-negative integers: treated as counts")
     else:
-        report.say(f"{name} has no counts: variables are scaled to unit variance")
+        report.log(f"{name} has no counts: variables are scaled to unit variance")
     return found
 
 
@@ -237,7 +223,7 @@ def _costs(table: Annotated, given: Any) -> np.ndarray | None:
 
 
 def write_panel(table: Annotated, model: Panel, key: str) -> list[str]:
-    """Store the order of selection, the proxies by name, and the held-out R² by batch."""
+    """Store the order of selection, proxies by name, and held-out R² by batch."""
     from pandas import DataFrame
 
     data, order = table.data, to_numpy(model.order_)
@@ -262,7 +248,7 @@ def write_panel(table: Annotated, model: Panel, key: str) -> list[str]:
 
 
 def stored_parameters(table: Annotated, model: Any, options: Options) -> dict[str, Any]:
-    """Return parameters and arguments as values that H5AD files can store, without None."""
+    """Return parameters and arguments that H5AD files can store, without None."""
     arguments = {name: value for name, value in options.items() if value is not None}
     given = {**model.get_params(), **table.source, **arguments}
     if "n_genes" in options:

@@ -1,4 +1,4 @@
-"""Functions of `prosparse.anndata`: preprocessing (``pp``) and tools (``tl``).
+"""Functions of `prosparse.anndata`: preprocessing (``pp``), tools (``tl``).
 
 The signatures spell out the parameters of the estimators, so that editors complete them. The
 docstrings take the descriptions of these parameters from the estimators (`documentation`), and
@@ -20,7 +20,6 @@ from ..models.gsppca.solve import ModelPrior, NoiseEstimator
 from ..models.panel import Panel
 from ..models.panel.greedy import Criterion
 from ..models.sca import SCA
-from .calls import with_suggestions
 from .documentation import complete_docstring
 from .factors import fit_factors
 from .fitting import fit_fdrpca, fit_gsppca, fit_panel, run
@@ -29,7 +28,6 @@ from .slots import FDRPCA_SLOTS, GSPPCA_SLOTS, PANEL_SLOTS
 DEFAULT_N_GENES = 150  # a usual size of probe sets for tissues
 
 
-@with_suggestions
 @complete_docstring(GSPPCA)
 def select_variables(
     adata: Any,
@@ -84,7 +82,6 @@ def select_variables(
     return run("select_variables", locals(), fit_gsppca, GSPPCA_SLOTS._replace(scores=False))
 
 
-@with_suggestions
 @complete_docstring(Panel)
 def select_panel(
     adata: Any,
@@ -154,7 +151,6 @@ def select_panel(
     return run("select_panel", locals(), fit_panel, PANEL_SLOTS)
 
 
-@with_suggestions
 @complete_docstring(GSPPCA)
 def gsppca(
     adata: Any,
@@ -204,7 +200,6 @@ def gsppca(
     return run("gsppca", locals(), fit_gsppca, GSPPCA_SLOTS)
 
 
-@with_suggestions
 @complete_docstring(FDRPCA)
 def fdrpca(
     adata: Any,
@@ -255,7 +250,6 @@ def fdrpca(
     return run("fdrpca", locals(), fit_fdrpca, FDRPCA_SLOTS)
 
 
-@with_suggestions
 @complete_docstring(SCA)
 def sca(
     adata: Any,

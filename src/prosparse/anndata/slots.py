@@ -81,7 +81,7 @@ PANEL_SLOTS = Slots(
 def write(
     table: Annotated, model: Any, slots: Slots, key: str, scores: Any, params: dict[str, Any]
 ) -> list[str]:
-    """Store the results of a fit; return the names of the slots, as scanpy prints them."""
+    """Store the results of a fit; return the slots as scanpy prints them."""
     data = table.data
     for suffix, (attribute, fill) in slots.var.items():
         data.var[f"{key}{suffix}"] = fill_in(table, getattr(model, attribute), fill)

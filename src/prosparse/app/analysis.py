@@ -1,4 +1,4 @@
-"""Analysis of a table: preparation, fit, diagnostics and description, without the command line."""
+"""Analysis of a table: preparation, fit, diagnostics and description."""
 
 from __future__ import annotations
 
@@ -47,27 +47,8 @@ def analyse(
 ) -> Result:
     """Prepare a table, fit a model and describe the analysis.
 
-    Parameters
-    ----------
-    table : Table
-        Table from `prosparse.tables.read_table`. Its values may be replaced.
-    read_options : ReadOptions
-        Options with which the table was read.
-    options : AnalysisOptions
-        Options of the analysis.
-    command : str, default=""
-        Command line, for the report.
-
-    Returns
-    -------
-    Result
-
-    Raises
-    ------
-    ParameterError
-        If an option is invalid. The message contains the names of command-line options.
-    TableError
-        If the method cannot be fitted to the table.
+    The values of the table may be replaced. Errors name the options of the command line, and the
+    report shows ``command``.
     """
     if table.response is not None and _is_binary(table.response):
         options = options._replace(method=CLASSIFIER)
@@ -98,7 +79,8 @@ def _analyse(
     set_variables(model, options, table.names)
     scales = _column_scales(table, options)
     table = scale_columns(table, scales)
-    total_variance = compute_total_variance(table.X)
+    variances = column_variances(table.X)
+    total_variance = float(variances.sum())
     y = None if table.response is None else np.array(table.response)
     fit_arguments = {
         name: value for name, value in (("y", y), ("groups", table.groups)) if value is not None
@@ -112,7 +94,7 @@ def _analyse(
         model.set_params(verbose=0)
     found = findings_of(model, total_variance)
     if not (options.scale or options.description.standardizes or found.regression):
-        table = table.with_notes(*note_units(table, found, model))
+        table = table.with_notes(*note_units(table.names, variances, found, model))
     diagnostics = run_diagnostics(
         model,
         found,
@@ -177,7 +159,7 @@ def _check_groups(table: Table, read_options: ReadOptions, options: AnalysisOpti
 
 
 def _column_scales(table: Table, options: AnalysisOptions) -> list[float] | None:
-    """Return standard deviations of the columns if the estimator cannot scale them."""
+    """Return standard deviations of columns that the estimator cannot scale."""
     method = options.description
     if not options.scale or method.standardizes or method.has_parameter("scale"):
         return None
@@ -185,19 +167,7 @@ def _column_scales(table: Table, options: AnalysisOptions) -> list[float] | None
 
 
 def scale_columns(table: Table, scales: Sequence[float] | None) -> Table:
-    """Divide each column by its scale.
-
-    Parameters
-    ----------
-    table : Table
-        Table, whose values are replaced.
-    scales : sequence of float or None
-        Scale of each column, or None to return the table unchanged.
-
-    Returns
-    -------
-    Table
-    """
+    """Divide each column by its scale in place; None leaves the table unchanged."""
     if scales is None:
         return table
     if len(scales) != table.X.shape[1]:
@@ -212,28 +182,20 @@ def scale_columns(table: Table, scales: Sequence[float] | None) -> Table:
     )
 
 
-def compute_total_variance(X: Any) -> float:
-    """Return the sum of the variances of the columns, without missing values."""
-    n = np.zeros(X.shape[1])
-    mean, squares = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    # Means and sums of squares of blocks are merged. Overflow gives infinity, without a warning.
-    with np.errstate(over="ignore", invalid="ignore"):
+def column_variances(X: Any) -> np.ndarray:
+    """Return the variances of the columns, without missing values."""
+    scaler = StandardScaler()
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported as infinity
         for _, block in iterate_blocks(X):
-            m = (~np.isnan(block)).sum(axis=0)
-            block_mean = np.where(m > 0, np.nansum(block, axis=0) / np.maximum(m, 1), mean)
-            block_squares = np.nansum((block - block_mean) ** 2, axis=0)
-            weight = m / np.maximum(n + m, 1)
-            squares += block_squares + (block_mean - mean) ** 2 * n * weight
-            mean += (block_mean - mean) * weight
-            n = n + m
-        return float(np.sum(squares / np.maximum(n, 1)))
+            scaler.partial_fit(block)
+    return np.where(np.isnan(scaler.var_), np.inf, scaler.var_)
 
 
 # --- scores
 
 
 def compute_scores(model: VariableSelector, found: Findings, table: Table) -> np.ndarray:
-    """Compute the scores of a table with the variables of the model, in their order."""
+    """Compute the scores of a table with the variables of the model."""
     if not method_of(model).projects:
         raise InputError(f"{found.method} computes no scores; remove --data.")
     if not found.named and len(table.names) != len(found.names):  # fitted to an array
@@ -251,7 +213,7 @@ def compute_scores(model: VariableSelector, found: Findings, table: Table) -> np
 
 @contextmanager
 def ignore_missing_names() -> Iterator[None]:
-    """Ignore scikit-learn's warning on arrays without names, which are compared elsewhere."""
+    """Ignore scikit-learn's warning on arrays without names."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         yield

@@ -1,73 +1,75 @@
-"""Command-line interface: ``prosparse select | panel | regress | fit | report | demo``.
+"""Command-line interface: ``prosparse select | panel | regress | ...``.
 
-The module of a command is imported when the command is called, so that ``prosparse --help`` does
-not import NumPy and scikit-learn.
+The commands are imported when one of them is called, so that ``prosparse --help`` does not import
+NumPy and scikit-learn.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from .._version import __version__
-from .flags import hide_flag_types
 
-
-class Entry(NamedTuple):
-    """Module and summary of a command."""
-
-    module: str  # module of this package, whose ``add_to(app)`` registers the command
-    help: str
-
-
+# Summaries of the commands.
 COMMANDS = {
-    "select": Entry("commands", "Select the variables that share variance, and write a report."),
-    "panel": Entry("commands", "Select a few variables that predict all others."),
-    "regress": Entry("commands", "Select the variables that predict a response."),
-    "fit": Entry("commands", "Fit a model and save it to a file."),
-    "report": Entry("commands", "Write the report of a saved model."),
-    "demo": Entry("commands", "Analyse built-in data, and write plots and a report."),
+    "select": "Select the variables that share variance, and write a report.",
+    "panel": "Select a few variables that predict all others.",
+    "regress": "Select the variables that predict a response.",
+    "fit": "Fit a model and save it to a file.",
+    "report": "Write the report of a saved model.",
+    "demo": "Analyse built-in data, and write plots and a report.",
 }
 
 
 @cache
-def load_commands(module: str) -> Any:
-    """Return the commands of a module with their options."""
+def load_commands() -> Any:
+    """Return the group of the commands with their options."""
+    from .commands import add_to
+
     group = typer.Typer()
-    group.callback()(about)  # makes a group of a single command
-    import_module(f".{module}", __package__).add_to(group)
+    add_to(group)
     return typer.main.get_command(group)
 
 
+def _hide_flag_types(parameters: list[Any]) -> list[Any]:
+    """Remove the value type of flags from the help."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
+
+class Command(TyperCommand):
+    """Command whose flags are shown without a type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _hide_flag_types(super().get_params(ctx))
+
+
 class LazyGroup(TyperGroup):
-    """Group of commands whose modules are imported when they are called."""
+    """Group of commands that are imported when one of them is called."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, entry in COMMANDS.items():
-            self.add_command(TyperCommand(name, help=entry.help))
+        for name, text in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=text))
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return hide_flag_types(super().get_params(ctx))
+        return _hide_flag_types(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and Path(args[0]).is_file():
             ctx.fail(f"{args[0]} is a file, not a command: use prosparse select {args[0]}")
         name, command, rest = super().resolve_command(ctx, args)
-        if name in COMMANDS:
-            command = load_commands(COMMANDS[name].module).get_command(ctx, name)
-        return name, command, rest
+        return name, load_commands().get_command(ctx, name) if name in COMMANDS else command, rest
 
 
-app = typer.Typer(
-    cls=LazyGroup,
-    no_args_is_help=True,
-)
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True)
 
 
 def _print_version(requested: bool) -> None:

@@ -1,7 +1,7 @@
-"""Translation of estimator messages to the command line: ``--components`` for ``n_components``.
+"""Estimator messages with options of the command instead of parameters.
 
 Estimators quote their parameters in backquotes. The descriptions of the methods map parameters to
-command-line options.
+command-line options: ``n_components`` becomes ``--components``.
 """
 
 from __future__ import annotations
@@ -34,19 +34,7 @@ _QUOTED = re.compile(r"`(-{0,2}[\w-]+)(?:=([^`]*))?`")
 
 
 def translate_parameters(message: str, method: Method) -> str:
-    """Replace quoted parameters of an estimator by options of the command.
-
-    Parameters
-    ----------
-    message : str
-        Error or warning with parameters in backquotes, such as ``scale=True``.
-    method : Method
-        Description of the estimator's method.
-
-    Returns
-    -------
-    str
-    """
+    """Replace parameters in backquotes, such as `scale=True`, by options."""
     options = {option.parameter: f"--{option.name}" for option in method.options or ()}
     translations = _COMMON_OPTIONS | options | _ATTRIBUTES
 

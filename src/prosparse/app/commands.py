@@ -1,4 +1,4 @@
-"""Commands ``select``, ``panel``, ``regress``, ``fit``, ``report`` and ``demo``.
+"""Commands ``select``, ``panel``, ``regress``, ``fit``, ``report``, ``demo``.
 
 Exit codes: 0 success; 1 the file or the data cannot be used; 2 invalid usage; 130 interrupted.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -27,15 +27,11 @@ from ..report import render
 from ..tables import ReadOptions, Table, prepare_table, read_table
 from ..tables.labels import read_labels
 from .analysis import Result, analyse, compute_scores, scale_columns
+from .cli import Command
 from .cli_messages import translate_parameters
 from .estimators import MISSING, AnalysisOptions
-from .flags import Command
 from .metadata import describe_new_data, load_preparation, load_read_options, validate_about
 from .options import (
-    MODEL as MODEL_SECTION,
-)
-from .options import (
-    OUTPUT,
     DiagnosticOptions,
     File,
     IterationOptions,
@@ -45,6 +41,8 @@ from .options import (
     PreparationOptions,
     TableOptions,
     decode_arguments,
+    model_option,
+    output_option,
     with_options,
 )
 from .output_paths import (
@@ -56,7 +54,6 @@ from .output_paths import (
     check_same_table,
     default_report_path,
     file_stem,
-    fitted_table,
     input_files,
     model_name,
     read_fitted_table,
@@ -67,11 +64,7 @@ from .terminal import escape_control, supports_unicode
 
 Folder = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        rich_help_panel=OUTPUT,
-        help="Folder for the results. Default: FILE-prosparse.",
-    ),
+    output_option(metavar="FOLDER", help="Folder for the results. Default: FILE-prosparse."),
 ]
 
 _SELECT_EXAMPLES = """
@@ -135,9 +128,10 @@ def select(
     with errors_to_exit_code(model_options.method):
         check_choice("--method", model_options.method, tuple(offered()))
         options = _analysis_options(
-            model_options, method_options, iteration_options, preparation_options, output_options
+            (model_options, iteration_options, preparation_options, diagnostic_options),
+            method_options,
+            output_options,
         )
-        options = options._replace(**diagnostic_options.validate()._asdict())
         written = _write_analysis(
             file, table_options.read_options(file), options, output_options, output
         )
@@ -153,25 +147,20 @@ def panel(
     output_options: OutputOptions,
     include: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="VARIABLE",
-            rich_help_panel=MODEL_SECTION,
-            help="Variable that the panel must contain. Can be repeated.",
+        model_option(
+            metavar="VARIABLE", help="Variable that the panel must contain. Can be repeated."
         ),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="VARIABLE",
-            rich_help_panel=MODEL_SECTION,
-            help="Variable that the panel must not contain. Can be repeated.",
+        model_option(
+            metavar="VARIABLE", help="Variable that the panel must not contain. Can be repeated."
         ),
     ] = None,
     costs: Annotated[
         Path | None,
-        typer.Option(
+        model_option(
             metavar="FILE",
-            rich_help_panel=MODEL_SECTION,
             help="File with the names and the costs of the variables in two columns.",
         ),
     ] = None,
@@ -180,17 +169,12 @@ def panel(
     """Select a few variables that predict all others."""
     with errors_to_exit_code("panel"):
         options = _analysis_options(
-            ModelOptions(method="panel"),
+            (ModelOptions("panel"), preparation_options, diagnostic_options),
             method_options,
-            IterationOptions(),
-            preparation_options,
             output_options,
-        )
-        options = options._replace(
             include=decode_arguments(include),
             exclude=decode_arguments(exclude),
             costs={} if costs is None else _read_costs(costs),
-            **diagnostic_options.validate()._asdict(),
         )
         written = _write_analysis(
             file, table_options.read_options(file), options, output_options, output, costs
@@ -202,11 +186,7 @@ def regress(
     file: File,
     response: Annotated[
         str,
-        typer.Option(
-            metavar="COLUMN",
-            rich_help_panel=MODEL_SECTION,
-            help="Column with the response: numbers, or two classes.",
-        ),
+        model_option(metavar="COLUMN", help="Column with the response: numbers, or two classes."),
     ],
     iteration_options: IterationOptions,
     preparation_options: PreparationOptions,
@@ -221,13 +201,15 @@ def regress(
     """
     with errors_to_exit_code("spinyreg"):
         options = _analysis_options(
-            ModelOptions(method="spinyreg"),
-            MethodOptions(),
-            iteration_options,
-            preparation_options,
+            (
+                ModelOptions("spinyreg"),
+                iteration_options,
+                preparation_options,
+                diagnostic_options,
+            ),
+            {},
             output_options,
         )
-        options = options._replace(**diagnostic_options.validate()._asdict())
         written = _write_analysis(
             file, table_options.read_options(file, response), options, output_options, output
         )
@@ -243,12 +225,7 @@ def fit(
     table_options: TableOptions,
     output_options: OutputOptions,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="Model file. Default: FILE.prosparse.",
-        ),
+        Path | None, output_option(metavar="FILE", help="Model file. Default: FILE.prosparse.")
     ] = None,
 ) -> None:
     """Fit a model and save it to a file."""
@@ -261,7 +238,7 @@ def fit(
             check_same_table(path, path, file)
         check_choice("--method", model_options.method, tuple(offered()))
         options = _analysis_options(
-            model_options, method_options, iteration_options, preparation_options, output_options
+            (model_options, iteration_options, preparation_options), method_options, output_options
         )
         result = _analyse_file(file, read_options, options, output_options)
         replaced = _find_replaced(path, result)
@@ -271,8 +248,7 @@ def fit(
 
 def report(
     model: Annotated[
-        Path,
-        typer.Argument(metavar="MODEL", help="Folder of results, or a model file of fit."),
+        Path, typer.Argument(metavar="MODEL", help="Folder of results, or a model file of fit.")
     ],
     table_options: TableOptions,
     output_options: OutputOptions,
@@ -286,9 +262,8 @@ def report(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        output_option(
             metavar="FILE",
-            rich_help_panel=OUTPUT,
             help="Report. Default: report.html in the folder, MODEL.html, or, with --data, "
             "DATA-report.html.",
         ),
@@ -301,15 +276,15 @@ def report(
     with errors_to_exit_code():
         given_options = table_options.read_options(data)
         check_output_file(path, input_files(given_options, source, data))
+        check_report_path(path)
         if folder is not None and not source.is_file():
             raise ModelFileError(f"{folder}: the folder contains no {MODEL}.")
         fitted, stored = load_with_about(source)
         about = {"title": f"Model {source.name}"} | validate_about(stored["about"])
         about["versions"] = {str(name): str(value) for name, value in stored["versions"].items()}
-        check_report_path(path, fitted_table(about))
         found = findings_of(fitted, about.get("total_variance"))
         scores = ids = label = None
-        notes: list[str] = []
+        notes: Sequence[str] = ()
         if data is not None:
             read_options = _merge_options(load_read_options(about), given_options)
             read_options = read_options._replace(
@@ -359,28 +334,30 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _analysis_options(
-    model_options: ModelOptions,
-    method_options: MethodOptions,
-    iteration_options: IterationOptions,
-    preparation_options: PreparationOptions,
+    groups: Iterable[Any],
+    method_options: Mapping[str, object],
     output_options: OutputOptions,
+    **others: Any,
 ) -> AnalysisOptions:
-    check_choice("--missing", preparation_options.missing, MISSING)
-    components = model_options.components
+    """Combine groups of options, whose fields are also fields of the result."""
+    for group in groups:
+        others |= group._asdict()
+    check_choice("--missing", others["missing"], MISSING)
+    components = others.pop("components")
     if components != "auto" and not (components.isdecimal() and int(components) > 0):
         raise ParameterError(
             f"--components must be a positive integer or auto, got {components!r}."
         )
+    if others.get("stability", 0) % 2:
+        raise ParameterError(
+            "--stability must be even, because halves are complementary pairs, got "
+            f"{others['stability']}."
+        )
     return AnalysisOptions(
-        method=model_options.method,
         components="auto" if components == "auto" else int(components),
         method_options=method_options,
-        scale=model_options.scale,
-        log1p=preparation_options.log1p,
-        missing=preparation_options.missing,
         verbose=int(sys.stderr.isatty() and not output_options.quiet),
-        max_iter=iteration_options.max_iter,
-        tol=iteration_options.tol,
+        **others,
     )
 
 
@@ -451,13 +428,7 @@ def _write_analysis(
 ) -> tuple[Result, Path, str | None]:
     """Analyse a table and write a folder of results.
 
-    Returns
-    -------
-    result : Result
-    folder : Path
-        Folder of results.
-    replaced : str or None
-        Name of the table whose results were replaced.
+    Returns the result, the folder, and the name of the table whose results were replaced, if any.
     """
     folder = output or Path(f"{file_stem(file)}-prosparse")
     check_results_folder(folder, input_files(read_options, file, costs))
@@ -485,10 +456,7 @@ def _find_replaced(model: Path, result: Result) -> str | None:
 def errors_to_exit_code(method: str | None = None) -> Iterator[None]:
     """Print errors on one line and exit with a code.
 
-    Parameters
-    ----------
-    method : str or None
-        Name of the method, whose parameters are printed as command-line options.
+    Parameters of ``method`` are printed as command-line options.
     """
     known = {description.name: description for description in METHODS.values()}
     description = known.get(method or "", next(iter(METHODS.values())))

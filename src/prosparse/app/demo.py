@@ -31,18 +31,7 @@ DIGITS_PLOT, EXAMPLE_PLOT = "communality_digits.png", "evidence_simulated.png"
 
 
 def run_demo(folder: Path) -> None:
-    """Run the demonstration.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder for plots and report, which is created if needed.
-
-    Raises
-    ------
-    ParameterError
-        If a file that prosparse did not write would be replaced.
-    """
+    """Analyse built-in data, and write plots and a report to a folder."""
     check_report_path(folder / REPORT)
     for name in (DIGITS_PLOT, EXAMPLE_PLOT):
         check_plot_path(folder / name)
@@ -92,7 +81,7 @@ def analyse_digits(folder: Path) -> FDRPCA:
 
 
 def _analyse_permuted(X: np.ndarray) -> None:
-    """Count the selected columns after adding an independently permuted copy of each column."""
+    """Count selected columns after adding a permuted copy of each column."""
     rng = np.random.default_rng(0)
     model = FDRPCA().fit(np.hstack([X, rng.permuted(X, axis=0)]))
     n_true, n_false = (int(half.sum()) for half in np.split(model.support_, 2))

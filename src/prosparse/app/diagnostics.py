@@ -1,4 +1,4 @@
-"""Diagnostics of the command: permuted datasets, stability selection, redundant variables."""
+"""Diagnostics: permuted datasets, stability selection, redundant variables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_SECONDS = 6.0  # time limit of the permutations by default
 
 
 class Diagnostics(NamedTuple):
-    """Results for the report as plain JSON, and notes on diagnostics that were skipped."""
+    """Results for the report as plain JSON, and notes on skipped diagnostics."""
 
     about: dict[str, Any]
     notes: list[str]
@@ -39,28 +39,8 @@ def run_diagnostics(
 ) -> Diagnostics:
     """Run the diagnostics of a fitted model.
 
-    Parameters
-    ----------
-    model : VariableSelector
-        Fitted estimator.
-    found : Findings
-        Results of the model.
-    X : array-like of shape (n_samples, n_features)
-        Data matrix that the model was fitted to.
-    y : ndarray of shape (n_samples,) or None, default=None
-        Response of a regression.
-    groups : sequence or None
-        Groups of the rows.
-    fit_seconds : float
-        Duration of the fit.
-    permutations : int or None
-        Number of permuted datasets; None for `DEFAULT_PERMUTATIONS` if a fit is fast.
-    halves : int
-        Number of random halves of the rows; 0 for none.
-
-    Returns
-    -------
-    Diagnostics
+    ``permutations`` is the number of permuted datasets; None is `DEFAULT_PERMUTATIONS` if a fit is
+    fast. ``halves`` is the number of random halves of the rows; 0 for none.
     """
     about: dict[str, Any] = {}
     notes: list[str] = []

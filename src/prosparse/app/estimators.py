@@ -18,52 +18,22 @@ CLASSIFIER = next(method.name for method in METHODS.values() if method.classifie
 
 
 class AnalysisOptions(NamedTuple):
-    """Options of an analysis.
+    """Options of an analysis."""
 
-    Attributes
-    ----------
-    method : str
-        Name of the method on the command line.
-    components : int or "auto"
-        Number of components.
-    method_options : mapping
-        Values of the options of the methods by name, None if not given.
-    scale : bool
-        Whether to scale columns to unit variance.
-    log1p : bool
-        Whether to replace every value x by log(1 + x).
-    missing : {"error", "drop", "impute"}
-        Handling of missing values.
-    verbose : int
-        Verbosity of the estimator.
-    max_iter : int or None
-        Maximum number of iterations.
-    tol : float or None
-        Tolerance of the objective.
-    include, exclude : tuple of str
-        Variables that a panel must and must not contain.
-    costs : mapping
-        Cost of each variable of a panel by name.
-    permutations : int or None
-        Number of permuted datasets. By default a few if a fit is fast.
-    stability : int
-        Number of random halves of the rows, for stability selection.
-    """
-
-    method: str = DEFAULT_METHOD
+    method: str = DEFAULT_METHOD  # name of the method on the command line
     components: int | str = "auto"
-    method_options: Mapping[str, object] = {}
-    scale: bool = False
-    log1p: bool = False
-    missing: str = "error"
+    method_options: Mapping[str, object] = {}  # values by option, None if not given
+    scale: bool = False  # whether to scale columns to unit variance
+    log1p: bool = False  # whether to replace every value x by log(1 + x)
+    missing: str = "error"  # one of `MISSING`
     verbose: int = 0
     max_iter: int | None = None
     tol: float | None = None
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    costs: Mapping[str, float] = {}
-    permutations: int | None = 0
-    stability: int = 0
+    include: tuple[str, ...] = ()  # variables that a panel must contain
+    exclude: tuple[str, ...] = ()  # variables that a panel must not contain
+    costs: Mapping[str, float] = {}  # cost of each variable of a panel by name
+    permutations: int | None = 0  # number of permuted datasets; None: a few if a fit is fast
+    stability: int = 0  # number of random halves of the rows, for stability selection
 
     @property
     def description(self) -> Method:
@@ -74,20 +44,7 @@ class AnalysisOptions(NamedTuple):
 def build_estimator(options: AnalysisOptions) -> VariableSelector:
     """Build the estimator, without the parameters that refer to single variables.
 
-    Parameters
-    ----------
-    options : AnalysisOptions
-        Options of the analysis.
-
-    Returns
-    -------
-    VariableSelector
-        Unfitted estimator.
-
-    Raises
-    ------
-    ParameterError
-        If an option has no effect with the method, or a required one is missing.
+    Options without an effect on the method raise a `ParameterError`.
     """
     method = options.description
     parameters: dict[str, Any] = {}
@@ -135,24 +92,16 @@ def _refuse_unused(flag: str, method: str, names: Sequence[str]) -> NoReturn:
 
 
 def set_variables(model: VariableSelector, options: AnalysisOptions, names: Sequence[str]) -> None:
-    """Set the parameters of a panel that refer to single variables.
-
-    Parameters
-    ----------
-    model : VariableSelector
-        Unfitted estimator, which is modified.
-    options : AnalysisOptions
-        Options with names of variables.
-    names : sequence of str
-        Names of all variables; the estimator refers to them by position.
-    """
+    """Set the parameters of a panel that refer to single variables."""
     position = {name: k for k, name in enumerate(names)}
     parameters: dict[str, Any] = {}
     for parameter in ("include", "exclude"):
         given = getattr(options, parameter)
         for name in given:
             if name not in position:
-                _refuse_unknown(f"--{parameter}", name, names)
+                close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
+                hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else "."
+                raise ParameterError(f"--{parameter}: there is no variable {name!r}{hint}")
         if given:
             parameters[parameter] = [position[name] for name in given]
     both = {*options.include} & {*options.exclude}
@@ -171,26 +120,8 @@ def set_variables(model: VariableSelector, options: AnalysisOptions, names: Sequ
     model.set_params(**parameters)
 
 
-def _refuse_unknown(flag: str, name: str, names: Sequence[str]) -> NoReturn:
-    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else "."
-    raise ParameterError(f"{flag}: there is no variable {name!r}{hint}")
-
-
 def missing_strategy(options: AnalysisOptions, model: VariableSelector) -> str:
-    """Return the value of ``missing`` for `prosparse.tables.prepare_table`.
-
-    Parameters
-    ----------
-    options : AnalysisOptions
-        Options with the value of --missing.
-    model : VariableSelector
-        Estimator, which may accept missing values.
-
-    Returns
-    -------
-    str
-    """
+    """Return the argument ``missing`` of `prosparse.tables.prepare_table`."""
     if options.missing != "impute":
         return options.missing
     if get_tags(model).input_tags.allow_nan:

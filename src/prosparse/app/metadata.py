@@ -1,4 +1,4 @@
-"""Description of an analysis, which reports show and model files store as JSON.
+"""Description of an analysis for reports and model files, as JSON.
 
 The keys are ``title``, ``data``, ``settings``, ``notes``, ``warnings``, ``label``,
 ``total_variance``, ``column_scales``, ``command``, ``script``, ``file``, ``versions``,
@@ -32,23 +32,7 @@ _TYPES: dict[str, type] = {
 def describe_data(
     table: Table, model: VariableSelector, shape: tuple[int, int], read_options: ReadOptions
 ) -> dict[str, str]:
-    """Describe the table for the report.
-
-    Parameters
-    ----------
-    table : Table
-        Table as it was fitted.
-    model : VariableSelector
-        Fitted estimator.
-    shape : tuple of int
-        Numbers of rows and variables in the file.
-    read_options : ReadOptions
-        Options of reading.
-
-    Returns
-    -------
-    dict of str
-    """
+    """Describe the fitted table; ``shape`` is that of the table in the file."""
     n, p = table.X.shape
     described = {"file": table.path.name, "rows": f"{n:,}", "variables": f"{p:,}"}
     if shape != (n, p):
@@ -102,7 +86,7 @@ def store_read_options(read_options: ReadOptions, table: Table) -> dict[str, Any
 
 
 def load_read_options(about: dict[str, Any]) -> ReadOptions:
-    """Return the read options of a model file; values of a wrong type are ignored."""
+    """Return the read options in a model file, without invalid values."""
     stored = about.get("read_options", {})
     options: dict[str, Any] = {}
     for name, default in ReadOptions()._asdict().items():
@@ -117,7 +101,7 @@ def load_read_options(about: dict[str, Any]) -> ReadOptions:
 
 
 def load_preparation(about: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `prepare_table` in a model file; invalid values are ignored."""
+    """Return the arguments of `prepare_table` in a model file, if valid."""
     stored = about.get("preparation", {})
     arguments: dict[str, Any] = {}
     if isinstance(stored.get("log1p"), bool):
@@ -128,22 +112,9 @@ def load_preparation(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def validate_about(about: Any) -> dict[str, Any]:
-    """Validate the description in a model file, which may come from an untrusted source.
+    """Return the valid entries of the description in a model file.
 
-    Parameters
-    ----------
-    about : object
-        Description as it was read.
-
-    Returns
-    -------
-    dict
-        Known keys with values of the right type.
-
-    Raises
-    ------
-    ModelFileError
-        If the column scales are not positive numbers.
+    The file may come from an untrusted source. Invalid column scales raise a `ModelFileError`.
     """
     valid: dict[str, Any] = {}
     for key, value in about.items() if isinstance(about, dict) else ():
@@ -162,19 +133,7 @@ def validate_about(about: Any) -> dict[str, Any]:
 def describe_new_data(about: dict[str, Any], table: Table, model: str) -> dict[str, Any]:
     """Adapt the description of a saved model to the scores of another table.
 
-    Parameters
-    ----------
-    about : dict
-        Result of `validate_about`.
-    table : Table
-        Table whose rows have the scores.
-    model : str
-        Name of the model file, or of the folder of results.
-
-    Returns
-    -------
-    dict
-        Adapted description, or ``about`` if the model was fitted to this file.
+    The description is unchanged if the model was fitted to this file.
     """
     if about["file"].get("SHA-256") == sha256(table.path):
         return about

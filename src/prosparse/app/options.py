@@ -23,9 +23,12 @@ from ..tables.workbook import EXTENSIONS
 from .estimators import DEFAULT_METHOD, MISSING
 from .terminal import decode_argument
 
-# Sections of the help.
-_COLUMNS, _FORMAT, _PREPROCESSING = "Columns", "File format", "Preprocessing"
-MODEL, OUTPUT = "Model", "Output"
+# Options by section of the help.
+_column = functools.partial(typer.Option, metavar="COLUMN", rich_help_panel="Columns")
+_file_format = functools.partial(typer.Option, rich_help_panel="File format")
+_preprocessing = functools.partial(typer.Option, rich_help_panel="Preprocessing")
+model_option = functools.partial(typer.Option, rich_help_panel="Model")
+output_option = functools.partial(typer.Option, rich_help_panel="Output")
 _TABLE_HELP = "Table: CSV, TSV, XLSX, ODS, Parquet, Arrow, NPZ, NPY, MTX or H5AD."
 File = Annotated[Path, typer.Argument(metavar="FILE", help=_TABLE_HELP)]
 _TEXT = tuple(extension for extension, reader in READERS.items() if reader is read_delimited)
@@ -36,100 +39,67 @@ _FORMATS = {
     "separator": _TEXT,
     "no_header": (*_TEXT, *EXTENSIONS),
 }
-_ColumnOption = functools.partial(typer.Option, metavar="COLUMN", rich_help_panel=_COLUMNS)
 
 
 class TableOptions(NamedTuple):
     """Options for reading a table."""
 
-    label: Annotated[str | None, _ColumnOption(help="Column that colours the scores.")] = None
-    id_column: Annotated[str | None, _ColumnOption(help="Column with the names of the rows.")] = (
-        None
-    )
+    label: Annotated[str | None, _column(help="Column that colours the scores.")] = None
+    id_column: Annotated[str | None, _column(help="Column with the row names.")] = None
     drop: Annotated[
         list[str] | None,
-        _ColumnOption(
+        _column(
             help="Column to drop. Can be repeated, or contain several names separated by commas; "
             "'text' drops all non-numeric columns."
         ),
     ] = None
     keep: Annotated[
         list[str] | None,
-        _ColumnOption(help="Column to keep as a variable although it looks like an identifier."),
+        _column(help="Column to keep as a variable although it looks like an identifier."),
     ] = None
     groups: Annotated[
         str | None,
-        _ColumnOption(
+        _column(
             help="Column with the groups of the rows: patients, donors, batches. For "
             f"{', '.join(method.name for method in offered().values() if method.accepts_groups)}."
         ),
     ] = None
     labels: Annotated[
         Path | None,
-        typer.Option(
+        _column(
             metavar="FILE",
-            rich_help_panel=_COLUMNS,
-            help="Second file with the names of the rows and the columns of --label, --groups or "
+            help="Second file with the row names and the columns of --label, --groups or "
             "--response.",
         ),
     ] = None
     transpose: Annotated[
         bool,
-        typer.Option(
+        _file_format(
             "--transpose",
-            rich_help_panel=_FORMAT,
-            help="Variables are in rows; --label, --groups and --response are names of rows.",
+            help="Variables are in rows; --label, --groups and --response are row names.",
         ),
     ] = False
     sheet: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", rich_help_panel=_FORMAT, help="Name or number of a spreadsheet's sheet."
-        ),
+        str | None, _file_format(metavar="NAME", help="Name or number of a spreadsheet's sheet.")
     ] = None
     no_header: Annotated[
-        bool,
-        typer.Option("--no-header", rich_help_panel=_FORMAT, help="The first line contains data."),
+        bool, _file_format("--no-header", help="The first line contains data.")
     ] = False
     encoding: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", rich_help_panel=_FORMAT, help="Encoding of a text file, if not UTF-8."
-        ),
+        str | None, _file_format(metavar="NAME", help="Encoding of a text file, if not UTF-8.")
     ] = None
     separator: Annotated[
         str | None,
-        typer.Option(
-            metavar="CHARACTER",
-            rich_help_panel=_FORMAT,
-            help="Separator of the columns of a text file.",
-        ),
+        _file_format(metavar="CHARACTER", help="Separator of the columns of a text file."),
     ] = None
     decimal: Annotated[
-        str | None,
-        typer.Option(
-            metavar="point|comma", rich_help_panel=_FORMAT, help="Decimal mark of a text file."
-        ),
+        str | None, _file_format(metavar="point|comma", help="Decimal mark of a text file.")
     ] = None
 
     def read_options(self, file: Path | None, response: str | None = None) -> ReadOptions:
-        """Return the options for the reader of a table.
+        """Return the options for the reader of a table, if the command reads one.
 
-        Parameters
-        ----------
-        file : Path or None
-            Table, or None if the command reads none.
-        response : str or None
-            Name of the response.
-
-        Returns
-        -------
-        ReadOptions
-
-        Raises
-        ------
-        ParameterError
-            If an option is invalid or has no effect on the file.
+        Options that are invalid or have no effect on the file raise a `ParameterError`.
         """
         self._refuse_unused(file)
         separator, decimal = self.separator, self.decimal
@@ -190,15 +160,11 @@ def decode_arguments(arguments: list[str] | None) -> tuple[str, ...]:
 class PreparationOptions(NamedTuple):
     """Options for preparing a table."""
 
-    log1p: Annotated[
-        bool,
-        typer.Option("--log1p", rich_help_panel=_PREPROCESSING, help="Apply log(1 + x)."),
-    ] = False
+    log1p: Annotated[bool, _preprocessing("--log1p", help="Apply log(1 + x).")] = False
     missing: Annotated[
         str,
-        typer.Option(
+        _preprocessing(
             metavar="|".join(MISSING),
-            rich_help_panel=_PREPROCESSING,
             help="Handling of missing values. drop: remove rows or columns, whichever loses less; "
             "impute: column means (fdrpca) or predictions from principal components (other "
             "methods; sca needs no imputation).",
@@ -210,15 +176,13 @@ class ModelOptions(NamedTuple):
     """Options for the method and the number of components."""
 
     method: Annotated[str, typer.Option()] = DEFAULT_METHOD  # option from `_group_parameters`
-    components: Annotated[
-        str,
-        typer.Option(metavar="N|auto", rich_help_panel=MODEL, help="Number of components."),
-    ] = "auto"
+    components: Annotated[str, model_option(metavar="N|auto", help="Number of components.")] = (
+        "auto"
+    )
     scale: Annotated[
         bool,
-        typer.Option(
+        _preprocessing(
             "--scale",
-            rich_help_panel=_PREPROCESSING,
             help="Scale columns to unit variance. Always done by "
             f"{' and '.join(name for name, method in offered().items() if method.standardizes)}.",
         ),
@@ -229,17 +193,12 @@ class IterationOptions(NamedTuple):
     """Options for iterative methods."""
 
     max_iter: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, rich_help_panel=MODEL, help="Maximum number of iterations."
-        ),
+        int | None, model_option(metavar="N", min=1, help="Maximum number of iterations.")
     ] = None
     tol: Annotated[
         float | None,
-        typer.Option(
-            metavar="NUMBER",
-            rich_help_panel=MODEL,
-            help="Increase of the objective below which iterations stop.",
+        model_option(
+            metavar="NUMBER", help="Increase of the objective below which iterations stop."
         ),
     ] = None
 
@@ -249,45 +208,29 @@ class DiagnosticOptions(NamedTuple):
 
     permutations: Annotated[
         int | None,
-        typer.Option(
+        output_option(
             metavar="N",
             min=0,
-            rich_help_panel=OUTPUT,
             help="Number of datasets with independently permuted columns, which show the selection "
             "under the null; 0 for none. Default: 5 if a fit is fast.",
         ),
     ] = None
     stability: Annotated[
         int,
-        typer.Option(
+        output_option(
             metavar="N",
             min=0,
-            rich_help_panel=OUTPUT,
             help="Number of random halves of the rows for stability selection; an even number such "
             "as 50.",
         ),
     ] = 0
 
-    def validate(self) -> DiagnosticOptions:
-        """Raise an error for an odd number of halves."""
-        if self.stability % 2:
-            raise ParameterError(
-                f"--stability must be even, because halves are complementary pairs, got "
-                f"{self.stability}."
-            )
-        return self
-
 
 class OutputOptions(NamedTuple):
     """Options for the printed output."""
 
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="Print only errors."),
-    ] = False
-    as_json: Annotated[
-        bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print the results as JSON.")
-    ] = False
+    quiet: Annotated[bool, output_option("--quiet", "-q", help="Print only errors.")] = False
+    as_json: Annotated[bool, output_option("--json", help="Print the results as JSON.")] = False
 
 
 class MethodOptions(dict[str, object]):
@@ -307,19 +250,9 @@ _GROUPS: tuple[Any, ...] = (
 def with_options(
     command: Callable[..., None], methods: Iterable[Method] = ()
 ) -> Callable[..., None]:
-    """Expand the groups of options of a command to single parameters.
+    """Expand the groups of options of a command to single parameters for typer.
 
-    Parameters
-    ----------
-    command : callable
-        Function of single options and of groups of options.
-    methods : iterable of Method
-        Methods whose options a parameter of type `MethodOptions` contains.
-
-    Returns
-    -------
-    callable
-        Function of single options, with a signature for typer.
+    A parameter of type `MethodOptions` contains the options of the ``methods``.
     """
     single: list[inspect.Parameter] = []
     groups: dict[str, list[inspect.Parameter]] = {}
@@ -358,7 +291,7 @@ def _group_parameters(group: Any) -> list[inspect.Parameter]:
         annotation = types[name]
         if group is ModelOptions and name == "method":  # methods may be registered later
             text = f"Method: {', '.join(offered())}."
-            option = typer.Option(metavar="NAME", rich_help_panel=MODEL, help=text)
+            option = model_option(metavar="NAME", help=text)
             annotation = Annotated[str, option]
         parameters.append(parameter.replace(annotation=annotation))
     return parameters
@@ -372,14 +305,7 @@ def to_flag(name: str) -> str:
 def method_parameters(methods: Iterable[Method]) -> list[inspect.Parameter]:
     """Return the options of the methods as parameters for typer.
 
-    Parameters
-    ----------
-    methods : iterable of Method
-        Methods, which may share options of the same name and type.
-
-    Returns
-    -------
-    list of inspect.Parameter
+    Methods may share options of the same name and type.
     """
     options: dict[str, dict[str, Option]] = {}
     for method in methods:
@@ -412,12 +338,11 @@ def method_parameters(methods: Iterable[Method]) -> list[inspect.Parameter]:
             inspect.Parameter(
                 identifier,
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=typer.Option(
+                default=model_option(
                     None,
                     *flags,
                     min=minimum,
                     metavar={int: "N", float: "NUMBER", bool: None}.get(value_type, "VALUE"),
-                    rich_help_panel=MODEL,
                     help=text,
                 ),
                 annotation=value_type | None,

@@ -12,10 +12,9 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from ..errors import ModelFileError, ParameterError
-from ..files import sha256
 from ..persistence import load_with_about
 from ..report import is_report
 from ..tables import ReadOptions, file_extension
@@ -28,7 +27,7 @@ _PLOT_HEAD = 1024  # bytes of a PNG file that contain this text
 
 
 def file_stem(path: Path) -> str:
-    """Return the name of a file without extension, such as ``x.v1`` for ``x.v1.csv.gz``."""
+    """Return a file name without extension: ``x.v1`` for ``x.v1.csv.gz``."""
     return path.name.removesuffix(file_extension(path)) or path.name
 
 
@@ -41,17 +40,7 @@ def model_name(model: Path) -> str:
 def default_report_path(model: Path, data: Path | None) -> Path:
     """Return the default path of a report.
 
-    Parameters
-    ----------
-    model : Path
-        Model file or folder of results.
-    data : Path or None
-        Table whose scores the report shows. Its report has its own name, because it must not
-        replace the report of the model.
-
-    Returns
-    -------
-    Path
+    The report of ``data`` has its own name, because it must not replace the report of the model.
     """
     if data is not None:
         return Path(f"{file_stem(data)}-report.html")
@@ -62,33 +51,13 @@ def default_report_path(model: Path, data: Path | None) -> Path:
 
 
 def input_files(read_options: ReadOptions, *files: Path | None) -> list[Path]:
-    """Return all files that a command reads, and that no output may replace.
-
-    Parameters
-    ----------
-    read_options : ReadOptions
-        Options, which may contain a file of labels.
-    *files : Path or None
-        Table, model, costs and new data of the command; None is skipped.
-
-    Returns
-    -------
-    list of Path
-    """
+    """Return all files that a command reads, and that no output may replace."""
     labels = None if read_options.labels is None else Path(read_options.labels)
     return [file for file in (*files, labels) if file is not None]
 
 
 def check_results_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise an error if a folder contains anything but earlier results.
-
-    Parameters
-    ----------
-    path : Path
-        Folder for the results.
-    inputs : iterable of Path
-        Files that the command reads.
-    """
+    """Raise an error if a folder contains anything but earlier results."""
     with _refuse_long_names(path):
         if path.exists() and not path.is_dir():
             raise ParameterError(f"{path} is a file: select another folder with --output.")
@@ -132,24 +101,10 @@ def _is_model(path: Path) -> bool:
         return False
 
 
-def check_report_path(path: Path, table: FittedTable | None = None) -> None:
-    """Raise an error if a file that is not a report would be replaced.
-
-    Parameters
-    ----------
-    path : Path
-        Path of the report.
-    table : FittedTable or None
-        Table that the model was fitted to, for the message.
-    """
-    if not path.is_file() or is_report(path):
-        return
-    if table is not None and sha256(path) == table.digest:
-        raise ParameterError(
-            f"{path} is the table that the model was fitted to ({table.file}, same SHA-256): "
-            "select another file with --output."
-        )
-    _refuse_replacement(path, "report")
+def check_report_path(path: Path) -> None:
+    """Raise an error if a file that is not a report would be replaced."""
+    if path.is_file() and not is_report(path):
+        _refuse_replacement(path, "report")
 
 
 def check_model_path(path: Path) -> None:
@@ -159,7 +114,7 @@ def check_model_path(path: Path) -> None:
 
 
 def check_plot_path(path: Path) -> None:
-    """Raise an error if a file that was not written by prosparse would be replaced."""
+    """Raise an error if a file of another program would be replaced."""
     if not path.exists():
         return
     text = "\0".join(next(iter(PLOT_METADATA.items()))).encode()
@@ -178,15 +133,7 @@ def _refuse_replacement(path: Path, noun: str) -> NoReturn:
 
 
 def check_output_file(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise an error if a file cannot be written, or if it is an input.
-
-    Parameters
-    ----------
-    path : Path
-        Path of the output.
-    inputs : iterable of Path
-        Files that the command reads.
-    """
+    """Raise an error if a file cannot be written, or if it is an input."""
     with _refuse_long_names(path):
         if path.is_dir():
             raise ParameterError(f"{path} is a folder: select a file with --output.")
@@ -202,17 +149,10 @@ def check_output_file(path: Path, inputs: Iterable[Path] = ()) -> None:
         )
     _check_writable(path, Path(os.path.realpath(path)).parent)
     for file in inputs:
-        if _is_same_file(file, path):
+        if file.exists() and path.exists() and os.path.samefile(file, path):
             raise ParameterError(
                 f"{path} is an input of this command: select another file with --output."
             )
-
-
-def _is_same_file(first: Path, second: Path) -> bool:
-    """Return whether two paths, through symbolic or hard links, are the same file."""
-    if os.path.realpath(first) == os.path.realpath(second):
-        return True
-    return first.exists() and second.exists() and os.path.samefile(first, second)
 
 
 def _check_writable(path: Path, folder: Path) -> None:
@@ -255,32 +195,18 @@ class FittedTable(NamedTuple):
 
 
 def read_fitted_table(model: Path) -> FittedTable | None:
-    """Return the table that the model in a file was fitted to, or None if there is no model."""
+    """Return the table that a model file was fitted to, or None."""
     try:
-        return fitted_table(load_with_about(model)[1]["about"])
-    except (ModelFileError, OSError):
-        return None
-
-
-def fitted_table(about: Any) -> FittedTable | None:
-    """Return the table that a model was fitted to, or None if the description lacks it."""
-    try:
+        about = load_with_about(model)[1]["about"]
         return FittedTable(str(about["data"]["file"]), str(about["file"]["SHA-256"]))
-    except (KeyError, TypeError):
+    except (ModelFileError, OSError, KeyError, TypeError):
         return None
 
 
 def check_same_table(path: Path, model: Path, table: Path) -> None:
     """Raise an error if a default path contains the results of another table.
 
-    Parameters
-    ----------
-    path : Path
-        Default path of the output.
-    model : Path
-        Model file at this path.
-    table : Path
-        Table of the command.
+    ``model`` is the model file at ``path``, and ``table`` the table of the command.
     """
     earlier = read_fitted_table(model)
     if earlier is not None and earlier.file != table.name:

@@ -1,4 +1,4 @@
-"""Folder of results: tables, model and report, written completely or not at all."""
+"""Folder of results: tables, model and report, written as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python script that repeats an analysis with the public interface of prosparse."""
+"""Python script that repeats an analysis with the interface of prosparse."""
 
 from __future__ import annotations
 
@@ -20,22 +20,7 @@ def export_script(
 ) -> str:
     """Write a script that reads and prepares the table, and fits the model.
 
-    Parameters
-    ----------
-    path : Path
-        File of the table.
-    read_options : ReadOptions
-        Options with which the table was read.
-    preparation : dict
-        Arguments of `prosparse.tables.prepare_table`.
-    model : VariableSelector
-        Estimator as it was fitted.
-    scaled : bool
-        Whether the columns were divided by their standard deviations before the fit.
-
-    Returns
-    -------
-    str
+    ``scaled`` states whether the columns were divided by their standard deviations before the fit.
     """
     defaults = ReadOptions().to_json()
     reading = {

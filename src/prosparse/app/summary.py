@@ -22,19 +22,7 @@ MAX_NAMED = 8  # maximum number of variables in the table
 
 
 def summarize(result: Result, output: Path) -> dict[str, Any]:
-    """Return the results as plain JSON.
-
-    Parameters
-    ----------
-    result : Result
-        Result of an analysis.
-    output : Path
-        Folder of results, or model file.
-
-    Returns
-    -------
-    dict
-    """
+    """Return the results as plain JSON."""
     found, about = result.found, result.about
     null = PermutationNull.from_json(about.get("permutation_null"))
     stability = Stability.from_json(about.get("stability"), found.names)
@@ -78,17 +66,7 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
 
 
 def print_summary(result: Result, output: Path, replaced: str | None = None) -> None:
-    """Print the results as a short table, and the warnings to standard error.
-
-    Parameters
-    ----------
-    result : Result
-        Result of an analysis.
-    output : Path
-        Folder of results, or model file.
-    replaced : str or None
-        Name of the table whose results were replaced.
-    """
+    """Print the results as a short table, and the warnings to standard error."""
     found, about = result.found, result.about
     n, p = result.table.X.shape
     null = PermutationNull.from_json(about.get("permutation_null"))

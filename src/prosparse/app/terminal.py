@@ -37,7 +37,7 @@ def _encode_ascii(error: UnicodeError) -> tuple[str, int]:
 
 
 def escape_control(text: str) -> str:
-    """Return the text on one line, with escapes such as ``\\x1b`` for control characters."""
+    """Return the text on one line, with escapes for control characters."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..data import container_of
 from ..data.arrays import to_numpy
 from ..findings import Findings
 from ..models._base import VariableSelector
 from ..phrases import percent
-from ..tables import Table
 from ..tables.base import quote
 
 MIN_SCALE_RATIO = 10.0  # minimum ratio to the median standard deviation
 MIN_PROPORTION = 0.9  # minimum proportion of the total variance, and of a component
 
 
-def note_units(table: Table, found: Findings, model: VariableSelector) -> list[str]:
-    """Return a note if columns of a larger scale dominate the variance and a component.
+def note_units(
+    column_names: list[str], variances: np.ndarray, found: Findings, model: VariableSelector
+) -> list[str]:
+    """Return a note if columns of a larger scale dominate a component.
 
-    Parameters
-    ----------
-    table : Table
-        Table that the model was fitted to.
-    found : Findings
-        Results of the model.
-    model : VariableSelector
-        Fitted estimator.
-
-    Returns
-    -------
-    list of str
-        One note or none. A model with one noise variance per variable adapts to the units of each
-        variable, and has none.
+    A model with one noise variance per variable adapts to the units of each variable: no note.
     """
     noise = getattr(model, "feature_noise_variance_", None)
     if noise is not None and np.ptp(to_numpy(noise)) > 0:
         return []
-    std = _column_std(table)
+    std = np.sqrt(variances)
     varying = std[std > 0]
     if varying.size < 3 or not found.loadings.size:
         return []
@@ -50,7 +37,7 @@ def note_units(table: Table, found: Findings, model: VariableSelector) -> list[s
     if min(proportion, dominated) < MIN_PROPORTION:
         return []
     order = [k for k in np.argsort(-std) if is_large[k]]
-    names = ", ".join(quote(table.names[k]) for k in order[:3])
+    names = ", ".join(quote(column_names[k]) for k in order[:3])
     more = f" and {len(order) - 3} more" if len(order) > 3 else ""
     verb = "has" if len(order) == 1 else "have"
     return [
@@ -58,13 +45,3 @@ def note_units(table: Table, found: Findings, model: VariableSelector) -> list[s
         f"{std[order[0]]:.3g}, median of all columns {median:.3g}) and dominate"
         f"{'s' if len(order) == 1 else ''} a component; use --scale if the units differ"
     ]
-
-
-def _column_std(table: Table) -> np.ndarray:
-    X = table.X
-    if container_of(X).is_sparse:
-        mean = np.asarray(X.mean(axis=0)).ravel()
-        mean_square = np.asarray(X.multiply(X).mean(axis=0)).ravel()
-        std: np.ndarray = np.sqrt(np.maximum(mean_square - mean**2, 0.0))
-        return std
-    return np.asarray(np.nanstd(X, axis=0))

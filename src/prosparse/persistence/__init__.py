@@ -1,4 +1,4 @@
-"""Model files: save fitted estimators without pickle and load them without running code.
+"""Model files: fitted estimators without pickle or executable code.
 
 A model file is a zip archive of format version 1:
 
@@ -238,7 +238,7 @@ def _fitted_attributes(model: Any) -> dict[str, Any]:
 
 
 def _check(method: Method, model: Any, fitted: dict[str, Any]) -> None:
-    """Check the fitted attributes and, because fitted models use them, the parameters."""
+    """Check the fitted attributes and the parameters, which fitted models use."""
     check_fitted(method, fitted)
     if fitted:
         try:

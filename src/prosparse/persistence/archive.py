@@ -19,22 +19,7 @@ _ARRAY = "arrays/{}.npy"
 
 
 def write_archive(path: Path, header: dict[str, Any], arrays: list[np.ndarray]) -> Path:
-    """Write an archive, which replaces ``path`` when it is complete.
-
-    Parameters
-    ----------
-    path : Path
-        Name of the file.
-    header : dict
-        Content of the header, of types that JSON supports.
-    arrays : list of ndarray
-        Arrays of the types `ARRAY_TYPES`.
-
-    Returns
-    -------
-    Path
-        ``path``.
-    """
+    """Write an archive, which replaces ``path`` when it is complete."""
     content = json.dumps(header, indent=1)
     with replace_file(path) as partial, zipfile.ZipFile(partial, "w") as archive:
         archive.writestr(HEADER, content)
@@ -47,22 +32,7 @@ def write_archive(path: Path, header: dict[str, Any], arrays: list[np.ndarray]) 
 def read_archive(path: Path) -> tuple[Any, dict[int, np.ndarray]]:
     """Read an archive after checking that the declared sizes fit into the file.
 
-    Parameters
-    ----------
-    path : Path
-        Name of the file.
-
-    Returns
-    -------
-    header : object
-        Content of the header, unchecked.
-    arrays : dict of int to ndarray
-        Arrays by their numbers.
-
-    Raises
-    ------
-    ModelFileError
-        If the archive does not have the expected members.
+    Returns the header, unchecked, and the arrays by their numbers.
     """
     if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
         raise ModelFileError("not a regular file, but a folder, a pipe or a device.")

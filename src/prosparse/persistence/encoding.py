@@ -22,19 +22,8 @@ MAX_SCALAR_BYTES = 2**16  # maximum size of a scalar; a dtype can declare any wi
 def encode(value: Any, arrays: list[np.ndarray], name: str) -> Any:  # noqa: PLR0911
     """Encode a value as JSON.
 
-    Parameters
-    ----------
-    value : object
-        Value to encode. Arrays of other libraries are converted to NumPy.
-    arrays : list of ndarray
-        Arrays of the file so far. Arrays in ``value`` are appended and encoded by their index.
-    name : str
-        Name of the parameter or attribute, for messages.
-
-    Returns
-    -------
-    object
-        Value of types that JSON supports.
+    Arrays in ``value`` are appended to ``arrays`` and encoded by their index. ``name`` is the name
+    of the parameter or attribute, for messages.
     """
 
     def encode_part(part: Any) -> Any:
@@ -80,19 +69,7 @@ def _encode_array(value: np.ndarray, arrays: list[np.ndarray], name: str) -> Any
 
 
 def decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
-    """Decode a value that `encode` wrote.
-
-    Parameters
-    ----------
-    value : object
-        Value from the header of a model file.
-    arrays : dict of int to ndarray
-        Arrays of the file by their numbers.
-
-    Returns
-    -------
-    object
-    """
+    """Decode a value that `encode` wrote; ``arrays`` are those of the file."""
 
     def decode_part(part: Any) -> Any:
         return decode(part, arrays)

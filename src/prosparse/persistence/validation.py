@@ -1,7 +1,8 @@
-"""Validation of the fitted attributes of a model against the schema of its method.
+"""Validation of fitted attributes against the schema of a method.
 
 A model file may be edited or damaged. Methods of estimators, reports and plots assume that the
-attributes of a fitted model are consistent; this module ensures it when a model is saved or loaded.
+attributes of a fitted model are consistent; this module ensures it when a model is saved or
+loaded.
 """
 
 from __future__ import annotations
@@ -16,21 +17,10 @@ from ..models.schema import SELECTOR, State, shorten
 
 
 def check_fitted(method: Method, state: State) -> None:
-    """Check the attributes of a fitted estimator.
+    """Raise `ModelFileError` if the attributes of a fitted estimator are invalid.
 
-    An estimator without any declared attribute is not fitted and passes.
-
-    Parameters
-    ----------
-    method : Method
-        Description of the estimator.
-    state : mapping
-        Attributes of the estimator without its parameters; arrays are NumPy's.
-
-    Raises
-    ------
-    ModelFileError
-        If an attribute is missing, does not conform to its declaration or contradicts others.
+    ``state`` contains the attributes without the parameters; arrays are NumPy's. An estimator
+    without any declared attribute is not fitted and passes.
     """
     if "_sklearn_output_config" in state:
         _check_output_config(state["_sklearn_output_config"])
@@ -88,7 +78,7 @@ def _check_output_config(config: Any) -> None:
 
 
 def _check_selection(method: Method, state: State) -> None:
-    """Check that the selected variables, their number, ranks and coefficients agree."""
+    """Check that selected variables, their number, ranks and coefficients agree."""
     support, p = state["support_"], state["n_features_in_"]
     n_selected = int(support.sum())
     if n_selected != state["n_selected_"]:

@@ -56,6 +56,7 @@ class CommunalityDisplay(Display):
     """
 
     attribute = "communality_"
+    part = "tests"
     selected_: StepPatch
     not_selected_: StepPatch
     null_line_: Line2D
@@ -72,10 +73,6 @@ class CommunalityDisplay(Display):
         self.support = to_numpy(support)[order]
         self.names = np.asarray(names, dtype=object)[order]
         self.null_communality = float(null_communality)
-
-    @classmethod
-    def is_available(cls, findings: Findings) -> bool:
-        return findings.tests is not None
 
     @classmethod
     def _read(cls, findings: Findings) -> Self:

@@ -22,20 +22,21 @@ class Display(ABC):
     """A plot of a fitted estimator, in the style of scikit-learn's Displays.
 
     A Display stores what it draws as NumPy arrays. ``from_estimator`` creates and draws it, and
-    ``plot`` draws it again. A subclass specifies the fitted attribute, whether a model has it,
-    and how to read and draw it.
+    ``plot`` draws it again. A subclass specifies the fitted attribute and the part of `Findings`
+    that it needs, and how to read and draw it.
     """
 
     attribute: ClassVar[str]  # fitted attribute that the Display draws
+    part: ClassVar[str]  # field of `Findings` that is not None if a model has the attribute
     n_axes: ClassVar[int] = 1
 
     ax_: Any  # matplotlib Axes, or a sequence of ``n_axes`` of them
     figure_: Figure | SubFigure
 
     @classmethod
-    @abstractmethod
     def is_available(cls, findings: Findings) -> bool:
         """Return whether a fitted model has what the Display draws."""
+        return getattr(findings, cls.part) is not None
 
     @classmethod
     @abstractmethod

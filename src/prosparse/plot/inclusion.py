@@ -55,6 +55,7 @@ class InclusionDisplay(Display):
     """
 
     attribute = "inclusion_probability_"
+    part = "inclusion"
     bars_: BarContainer
 
     def __init__(
@@ -69,10 +70,6 @@ class InclusionDisplay(Display):
         self.names = np.asarray(names, dtype=object)
         sets = [to_numpy(indices).astype(int) for indices in credible_sets if len(indices) > 1]
         self.letters_ = {_letter(k): indices for k, indices in enumerate(sets)}
-
-    @classmethod
-    def is_available(cls, findings: Findings) -> bool:
-        return findings.inclusion is not None
 
     @classmethod
     def _read(cls, findings: Findings) -> Self:

@@ -37,15 +37,12 @@ class LoadingsDisplay(Display):
     """
 
     attribute = "components_"
+    part = "loadings"
     image_: AxesImage
 
     def __init__(self, components: Array, names: Sequence[str] | np.ndarray) -> None:
         self.components = to_numpy(components)
         self.names = np.asarray(names, dtype=object)
-
-    @classmethod
-    def is_available(cls, findings: Findings) -> bool:
-        return True
 
     @classmethod
     def _read(cls, findings: Findings) -> Self:

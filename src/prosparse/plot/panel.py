@@ -84,6 +84,7 @@ class PanelDisplay(Display):
     """
 
     attribute = "heldout_r2_path_"
+    part = "reconstruction"
     n_axes = 2
     line_: Line2D
     band_: FillBetweenPolyCollection
@@ -144,10 +145,6 @@ class PanelDisplay(Display):
         PanelDisplay
         """
         return cls._read(cls._findings(estimator), max_features).plot(ax, **image)
-
-    @classmethod
-    def is_available(cls, findings: Findings) -> bool:
-        return findings.reconstruction is not None
 
     @classmethod
     def _read(cls, findings: Findings, max_features: int = 30) -> Self:

@@ -42,6 +42,7 @@ class RelevanceDisplay(Display):
     """
 
     attribute = "relevance_"
+    part = "relevance"
     bars_: BarContainer
 
     def __init__(
@@ -51,10 +52,6 @@ class RelevanceDisplay(Display):
         self.relevance = to_numpy(relevance)[order]
         self.support = to_numpy(support)[order]
         self.names = np.asarray(names, dtype=object)[order]
-
-    @classmethod
-    def is_available(cls, findings: Findings) -> bool:
-        return True
 
     @classmethod
     def _read(cls, findings: Findings) -> Self:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..data import Array
 from ..data.arrays import to_numpy, to_numpy_if_foreign
-from ..findings import Findings, explained_proportions, scores_of
+from ..findings import Findings, scores_of
 from ..models._base import VariableSelector
 from .axes import (
     CHARACTER_WIDTH,
@@ -131,7 +131,9 @@ class ScoresDisplay(Display):
             longest = np.argsort(-np.linalg.norm(both, axis=0), kind="stable")[:max_features]
             longest = longest[np.any(both[:, longest] != 0, axis=0)]
             loadings, names = both[:, longest], [names[k] for k in longest]
-        ratio = explained_proportions(estimator)
+        ratio = vars(estimator).get("explained_variance_ratio_")
+        if ratio is not None and not np.all(np.isfinite(to_numpy(ratio))):
+            ratio = None
         return cls(scores, loadings, names, pair, label, ratio).plot(ax, **points)
 
     @classmethod
@@ -222,8 +224,8 @@ class ScoresDisplay(Display):
         if length < MIN_NAME_LENGTH or n_lines < 2:
             return  # a legend would be illegible
         if outside:
-            place: Style = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "fontsize": 8}
-            ax.legend(frameon=False, borderaxespad=0.0, labelspacing=0.2, **place)
+            location: Style = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "fontsize": 8}
+            ax.legend(frameon=False, borderaxespad=0.0, labelspacing=0.2, **location)
         else:
             ax.legend(frameon=False)
 

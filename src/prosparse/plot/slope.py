@@ -47,6 +47,7 @@ class SlopeDisplay(Display):
     """
 
     attribute = "log_likelihood_path_"
+    part = "penalties"
     n_axes = 2
 
     def __init__(
@@ -64,10 +65,6 @@ class SlopeDisplay(Display):
         self.penalties = to_numpy(penalties)
         self.penalty = penalty
         self.slope = slope
-
-    @classmethod
-    def is_available(cls, findings: Findings) -> bool:
-        return findings.penalties is not None
 
     @classmethod
     def _read(cls, findings: Findings) -> Self:
@@ -98,8 +95,8 @@ class SlopeDisplay(Display):
         right.plot(self.penalty, criterion[best], "o", color=SELECTED)
         annotate_point(right, f"penalty {self.penalty:.3g}", self.penalty, float(criterion[best]))
         right.set(xlabel="penalty", ylabel="criterion")
-        for one in (left, right):
-            finish(one)
+        for axes in (left, right):
+            finish(axes)
         return self
 
     def _draw_line(self, ax: Axes, slope: Slope) -> None:

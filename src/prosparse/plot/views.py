@@ -42,6 +42,7 @@ class ViewsDisplay(Display):
     """
 
     attribute = "view_columns_"
+    part = "views"
     image_: AxesImage
 
     def __init__(
@@ -97,10 +98,6 @@ class ViewsDisplay(Display):
         if group is not None:
             ratio = _ratio_in_group(estimator, group, views.columns)
         return cls(ratio, views.factor_view, view_names).plot(ax, **image)
-
-    @classmethod
-    def is_available(cls, findings: Findings) -> bool:
-        return findings.views is not None
 
     @classmethod
     def _read(cls, findings: Findings) -> Self:

@@ -10,14 +10,6 @@ import numpy as np
 from ..findings import Findings, Reconstruction, VariableTests
 from ..phrases import format_mean, join_items, percent, quote_name
 from ..stability import PermutationNull, Stability, near_optimal_sizes
-from .prefixes import describe_prefix
-
-__all__ = [
-    "describe_selection",
-    "headline",
-    "list_communalities",
-    "narrate",
-]
 
 MAX_NAMED = 5  # maximum number of variables in a sentence
 MAX_DESCRIBED = 3  # maximum number of components to describe
@@ -35,21 +27,7 @@ def narrate(
 ) -> list[str]:
     """Describe the results for readers who know the data but not the method.
 
-    Parameters
-    ----------
-    found : Findings
-        Results of the model.
-    warnings : list of str or None, default=None
-        Warnings of the fit.
-    null : PermutationNull or None, default=None
-        Selections on permuted datasets.
-    stability : Stability or None, default=None
-        Selection frequencies on halves of the rows.
-
-    Returns
-    -------
-    list of str
-        Sentences; the first is the headline.
+    Returns sentences, of which the first is the headline.
     """
     sentences = [headline(found, null)]
     if found.n_selected == 0:
@@ -85,19 +63,7 @@ def narrate(
 
 
 def headline(found: Findings, null: PermutationNull | None = None) -> str:
-    """Return the main result in one or two sentences.
-
-    Parameters
-    ----------
-    found : Findings
-        Results of the model.
-    null : PermutationNull or None, default=None
-        Selections on permuted datasets.
-
-    Returns
-    -------
-    str
-    """
+    """Return the main result in one or two sentences."""
     p = len(found.names)
     if found.n_selected == 0:
         reason = "" if found.regression else f": {found.reason}"
@@ -114,19 +80,7 @@ def headline(found: Findings, null: PermutationNull | None = None) -> str:
 
 
 def describe_selection(found: Findings, null: PermutationNull | None = None) -> str:
-    """Return the numbers of selected variables, observed and under the null.
-
-    Parameters
-    ----------
-    found : Findings
-        Results of the model.
-    null : PermutationNull or None, default=None
-        Selections on permuted datasets.
-
-    Returns
-    -------
-    str
-    """
+    """Return the numbers of selected variables, observed and under the null."""
     text = f"{found.n_selected:,} of {len(found.names):,}"
     if found.size_given:
         text += ", as requested"
@@ -242,22 +196,7 @@ def _list_most_relevant(found: Findings) -> list[str]:
 
 
 def list_communalities(found: Findings, tests: VariableTests, max_named: int) -> list[str]:
-    """List the selected variables with the largest communalities.
-
-    Parameters
-    ----------
-    found : Findings
-        Results of the model.
-    tests : VariableTests
-        Tests of the variables.
-    max_named : int
-        Maximum number of variables.
-
-    Returns
-    -------
-    list of str
-        Names with percentages, in decreasing order.
-    """
+    """List the selected variables with the largest communalities."""
     selected = found.selected
     first = selected[np.argsort(-tests.communality[selected], kind="stable")][:max_named]
     return [f"{quote_name(found.names[k])} ({percent(tests.communality[k], 0)})" for k in first]
@@ -283,13 +222,12 @@ def _describe_reconstruction(found: Findings, reconstruction: Reconstruction) ->
 
 def _describe_components(found: Findings) -> list[str]:
     nonzero = np.flatnonzero(np.any(found.loadings, axis=1)).tolist()
-    described = nonzero[:MAX_DESCRIBED]
-    sentences = [_describe_component(found, k) for k in described]
-    if len(nonzero) > len(described):
+    sentences = [_describe_component(found, k) for k in nonzero[:MAX_DESCRIBED]]
+    if len(nonzero) > MAX_DESCRIBED:
         sentences.insert(
-            0, f"The first {len(described)} of {len(nonzero)} components are described here."
+            0, f"The first {MAX_DESCRIBED} of {len(nonzero)} components are described here."
         )
-    return sentences + [text for k in described for text in describe_prefix(found, k)]
+    return sentences
 
 
 def _describe_component(found: Findings, component: int) -> str:

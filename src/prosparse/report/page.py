@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from ..files import write_text
-from ..findings import Findings, ModelPath, VariableTests, findings_of, scores_of
+from ..findings import Findings, findings_of, scores_of
 from ..models._base import VariableSelector
+from ..models.description import ModelPath
 from ..persistence import versions
 from ..phrases import join_items, percent
 from ..stability import PermutationNull, Stability
@@ -160,7 +161,7 @@ def render(
         from jinja2 import Environment, PackageLoader
     except ImportError as error:
         raise ImportError(
-            "reports need jinja2, which is not installed: pip install 'prosparse[cli]'"
+            "Reports need Jinja2, which is not installed: pip install 'prosparse[cli]'"
         ) from error
     about = about or {}
     found = (
@@ -254,7 +255,12 @@ def page_data(
         "relevance": _round(_bar_heights(found)[order]),
         "selected": found.support[order].astype(int).tolist(),
         **_bars(found),
-        "tests": None if found.tests is None else _tests(found.tests, order),
+        "tests": None
+        if found.tests is None
+        else {
+            "nullCommunality": found.tests.null_communality,
+            "qvalues": _round(found.tests.qvalues[order]),
+        },
         "frequency": None if stability is None else _round(stability.frequency[order]),
         "link": None
         if database is None
@@ -296,10 +302,6 @@ def _bars(found: Findings) -> dict[str, Any]:
     decreasing = np.argsort(-_bar_heights(found)[found.order], kind="stable")
     indices = _thin(n_ranked, MAX_BARS)
     return {"bars": decreasing[indices].tolist(), "positions": (indices + 1).tolist()}
-
-
-def _tests(tests: VariableTests, order: np.ndarray) -> dict[str, Any]:
-    return {"nullCommunality": tests.null_communality, "qvalues": _round(tests.qvalues[order])}
 
 
 def _curve(path: ModelPath) -> dict[str, Any]:

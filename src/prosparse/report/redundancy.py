@@ -95,22 +95,8 @@ def find_redundancy(
 ) -> Redundancy | None:
     """Find groups of redundant variables among the selected ones.
 
-    Parameters
-    ----------
-    found : Findings
-        Results of the model.
-    X : data matrix, list of data matrices, or None
-        Data that the model was fitted to.
-    groups : sequence of length n_samples or None, default=None
-        Group labels of the rows; correlations are then computed within groups.
-    min_correlation : float, default=0.9
-        Minimum absolute correlation of every pair in a group.
-
-    Returns
-    -------
-    Redundancy or None
-        None without data, with missing values, with data on disk, or with fewer than two selected
-        variables.
+    Correlations are computed within ``groups`` of rows, if given. Returns None without data, with
+    missing values, with data on disk, or with fewer than two selected variables.
     """
     if found.reconstruction is not None:
         return _group_by_proxy(found, found.reconstruction)

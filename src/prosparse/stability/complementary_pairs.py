@@ -182,7 +182,9 @@ class Stability:
         try:
             import pandas as pd
         except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install pandas") from error
+            raise ImportError(
+                "`to_frame` needs pandas, which is not installed: pip install pandas"
+            ) from error
         order = np.argsort(-self.selection_counts, kind="stable")
         columns = {
             "frequency": self.frequency[order],

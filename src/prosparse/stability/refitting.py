@@ -22,16 +22,8 @@ from ..registry import Method, method_of
 class Refitter:
     """Refit a model to some of its rows, or to permuted data.
 
-    Parameters
-    ----------
-    model : fitted estimator
-        Model to refit; it is not changed.
-    X : data matrix, or list of data matrices with the same rows
-        Data that the model was fitted to.
-    y : array-like of shape (n_samples,) or None
-        Response of a regression.
-    groups : array-like of shape (n_samples,) or None
-        Group labels of the rows.
+    The model is not changed. ``X``, ``y`` and ``groups`` are those of its fit; ``X`` may be a list
+    of data matrices with the same rows.
     """
 
     def __init__(

@@ -97,7 +97,7 @@ def read_table(path: str | os.PathLike[str], options: ReadOptions | None = None)
     if not path.exists():
         raise TableError(f"{path}: the file does not exist.")
     if path.is_dir():
-        raise TableError(f"{path}: this is a folder, not a file.")
+        raise TableError(f"{path}: the path is a folder, not a file.")
     if extension not in READERS:
         raise TableError(
             f"{path}: the extension {extension!r} is not supported. Supported extensions: "
@@ -105,8 +105,8 @@ def read_table(path: str | os.PathLike[str], options: ReadOptions | None = None)
         )
     if not path.is_file():
         raise TableError(
-            f"{path}: this is a device, a pipe or a socket, not a regular file. Write its content "
-            "to a file first."
+            f"{path}: the path is a device, a pipe or a socket, not a regular file. Write its "
+            "content to a file first."
         )
     with errors_as_table_error(path, "excel" if extension in EXTENSIONS else "cli"):
         if path.stat().st_size == 0:
@@ -127,7 +127,7 @@ def read_table(path: str | os.PathLike[str], options: ReadOptions | None = None)
 def _read_numeric(
     read: Callable[[Path, ReadOptions], Table], path: Path, options: ReadOptions
 ) -> Table:
-    """Read a table, and read it again if columns must be dropped or were misjudged."""
+    """Read a table, again if columns must be dropped or were misjudged."""
     try:
         return read(path, options)
     except MisjudgedColumns as found:

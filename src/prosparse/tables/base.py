@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ..errors import TableError, plural
+from ..errors import TableError, end_sentence, plural
 from .identifiers import describe_identifier, is_identifier_name
 
 # Codes for missing values in spreadsheets and statistics programs.
@@ -40,7 +40,7 @@ class ReadOptions(NamedTuple):
     Attributes
     ----------
     id_column : str or None
-        Column with the names of the rows.
+        Column with the row names.
     label : str or None
         Column that colours the scores.
     drop : tuple of str
@@ -50,7 +50,7 @@ class ReadOptions(NamedTuple):
         Whether variables are in rows. ``label``, ``groups`` and ``response`` are then names of
         rows, and ``drop`` names of columns or rows.
     header : bool
-        Whether the first line contains the names of the columns.
+        Whether the first line contains the column names.
     encoding : str or None
         Encoding of a text file. By default it is detected.
     separator : str or None
@@ -136,15 +136,15 @@ class Table(NamedTuple):
     named_rows : dict
         Rows that were requested by name, as text. Used if variables are in rows.
     id_name : str
-        Name of the column with the names of the rows.
+        Name of the column with the row names.
     """
 
     path: Path
     X: Any
     names: list[str]
     ids: list[str] | None
-    label: list[Any] | None
-    notes: list[str]
+    label: list[Any] | None = None
+    notes: Sequence[str] = ()
     identifiers: tuple[str, ...] = ()
     groups: list[Any] | None = None
     response: list[Any] | None = None
@@ -160,7 +160,7 @@ class Roles(NamedTuple):
     """Roles of the columns, by position in the file."""
 
     variables: list[int]
-    ids: tuple[int, ...]  # columns that form the names of the rows
+    ids: tuple[int, ...]  # columns that form the row names
     annotations: Mapping[str, int]  # label, groups and response, if requested
     identifiers: tuple[int, ...]  # apparent identifiers, to be confirmed by all rows
 
@@ -174,7 +174,7 @@ class NonNumericColumnsError(TableError):
 
     def __init__(self, message: str, columns: Sequence[str] = (), note: str = ""):
         super().__init__(message)
-        self.columns = columns  # names of the columns that can be dropped
+        self.columns = columns  # columns that can be dropped
         self.note = note  # note if they are dropped
 
 
@@ -190,12 +190,7 @@ class MisjudgedColumns(Exception):  # noqa: N818 (not an error: the file is read
 def errors_as_table_error(path: Path, extra: str) -> Iterator[None]:
     """Raise every error of reading a file as a `TableError`.
 
-    Parameters
-    ----------
-    path : Path
-        File that is read.
-    extra : str
-        Optional dependencies of prosparse that reading needs.
+    ``extra`` names the optional dependencies of prosparse that reading needs.
     """
     try:
         yield
@@ -220,9 +215,14 @@ def errors_as_table_error(path: Path, extra: str) -> Iterator[None]:
 
 
 def quote(text: Any, limit: int = 60) -> str:
-    """Return a text from a file for a message: quoted, on one line, at most ``limit`` long."""
+    """Quote a text from a file on one line, at most ``limit`` characters long."""
     shown = repr(str(text))
     return shown if len(shown) <= limit else shown[: limit - 2] + "…'"
+
+
+def list_names(names: Sequence[str], limit: int) -> str:
+    """List quoted names, at most ``limit`` of them."""
+    return ", ".join(map(quote, names[:limit])) + (", ..." if len(names) > limit else "")
 
 
 def name_column(names: Sequence[str], k: int) -> str:
@@ -251,22 +251,8 @@ def assign_roles(
 ) -> Roles:
     """Assign a role to each column.
 
-    Parameters
-    ----------
-    path : Path
-        File of the table, for messages.
-    names : sequence of str
-        Names of the columns.
-    options : ReadOptions
-        Options of the user, which take precedence over the appearance of a column.
-    index : sequence of int
-        Columns that look like names of rows.
-    identifiers : sequence of int
-        Columns that look like identifiers.
-
-    Returns
-    -------
-    Roles
+    ``index`` and ``identifiers`` are the columns that look like row names and like identifiers.
+    The options of the user take precedence.
     """
     position = {name: k for k, name in enumerate(names)}
     for name in (options.id_column, *options.annotations.values(), *options.keep):
@@ -335,21 +321,9 @@ def drops_text(options: ReadOptions) -> bool:
 
 
 def make_unique(names: Sequence[str], noun: str = "columns") -> tuple[list[str], list[str]]:
-    """Number repeated names from the second on.
+    """Number repeated names from the second on; return the names and a note.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names, with or without duplicates.
-    noun : str
-        Plural noun for the named objects.
-
-    Returns
-    -------
-    unique : list of str
-        Names without duplicates.
-    notes : list of str
-        Note on the changed names; empty if there are none.
+    The list of notes is empty if no name repeats. ``noun`` is a plural noun for the named objects.
     """
     taken, count, following = {*names}, dict[str, int](), dict[str, int]()
     unique, changed = list[str](), dict[str, list[str]]()
@@ -369,10 +343,9 @@ def make_unique(names: Sequence[str], noun: str = "columns") -> tuple[list[str],
     first = next(iter(changed))
     others = len(changed) - 1
     more = f"; the same applies to {plural(others, 'more name')}" if others else ""
-    shown = ", ".join(quote(new) for new in changed[first][:3])
     return unique, [
         f"{count[first]:,} {noun} have the name {quote(first)}; the repetitions were renamed to "
-        f"{shown}{', ...' if len(changed[first]) > 3 else ''}{more}"
+        f"{list_names(changed[first], 3)}{more}"
     ]
 
 
@@ -381,23 +354,7 @@ def check_identifiers(
 ) -> tuple[list[str], list[str]]:
     """Confirm apparent identifiers by all of their values.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the columns.
-    roles : Roles
-        Roles of the columns.
-    values : mapping of int to sequence
-        All values of each column in ``roles.identifiers``.
-    options : ReadOptions
-        Options of the user.
-
-    Returns
-    -------
-    notes : list of str
-        Notes on the confirmed identifiers.
-    misjudged : list of str
-        Names of the other columns.
+    Returns notes on the confirmed identifiers and the names of the other columns.
     """
     notes, misjudged = [], []
     for k in roles.identifiers:
@@ -408,7 +365,7 @@ def check_identifiers(
         if description is None:
             misjudged.append(names[k])
         else:
-            used = "gives the names of the rows" if k in roles.ids else "is not a variable"
+            used = "provides the row names" if k in roles.ids else "is not used as a variable"
             notes.append(
                 f"column {name} {description} and {used}; use --keep {name} if it is a variable"
             )
@@ -430,13 +387,13 @@ def raise_unknown_column(
 ) -> NoReturn:
     """Raise an error for a name that does not exist, with the closest names."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
-    first = ", ".join(map(quote, names[:5])) + (", ..." if len(names) > 5 else ".")
-    hint = f"did you mean {' or '.join(map(quote, close))}?" if close else f"{noun}s: {first}"
+    known = f"available {noun}s: {end_sentence(list_names(names, 5))}"
+    hint = f"did you mean {' or '.join(map(quote, close))}?" if close else known
     raise TableError(f"{path}: there is no {noun} {quote(name)}; {hint}")
 
 
 def refuse_repeated_index(path: Path, name: str, ids: Sequence[str]) -> None:
-    """Raise an error if text in the first column repeats, because row names must be unique."""
+    """Raise an error if text in the first column repeats: it names no rows."""
     first_row: dict[str, int] = {}
     for row, value in enumerate(ids, 1):
         if first_row.setdefault(value, row) != row:

@@ -49,7 +49,7 @@ def read_parquet(path: Path, options: ReadOptions) -> Table:
 
 
 def read_arrow(path: Path, options: ReadOptions) -> Table:
-    """Read a file in Arrow's file format, which includes Feather, or in its stream format."""
+    """Read a file in Arrow's file format (also Feather) or stream format."""
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -108,18 +108,16 @@ def _read_batches(
             refuse_repeated_index(path, names[0], ids or [])
         notes.insert(0, _note_index(names, roles, text_index))
     notes += note_identifier_names(names, roles, options)
-    annotations = {role: texts[k] for role, k in roles.annotations.items()}
+    annotations: dict[str, Any] = {role: texts[k] for role, k in roles.annotations.items()}
     return Table(
         path,
         data.finish(),
         [names[k] for k in roles.variables],
         ids,
-        annotations.get("label"),
-        notes,
-        tuple(names[k] for k in roles.identifiers),
-        annotations.get("groups"),
-        annotations.get("response"),
+        notes=notes,
+        identifiers=tuple(names[k] for k in roles.identifiers),
         id_name=names[roles.ids[0]] if roles.ids else "",
+        **annotations,
     )
 
 
@@ -134,12 +132,12 @@ def _refuse_non_numeric(path: Path, names: list[str], types: list[Any], roles: R
         "Use --drop, --label, --groups or --id-column."
         if len(wrong) == 1
         else "Use --drop text to drop all of them; or, for one of them, --label for colours, "
-        "--groups for grouped rows, --id-column for the names of the rows."
+        "--groups for grouped rows, --id-column for the row names."
     )
     raise NonNumericColumnsError(
         f"{path}: {count}: {shown}. {remedy}",
         [names[k] for k in wrong],
-        f"{count} dropped: {shown}",
+        f"dropped {count}: {shown}",
     )
 
 
@@ -159,17 +157,17 @@ def _find_index(schema: Any) -> tuple[int, ...]:
 
 def _note_index(names: list[str], roles: Roles, text_index: bool) -> str:
     if text_index:
-        return f"the first column, {quote(names[0])}, contains the names of the rows"
+        return f"the first column, {quote(names[0])}, contains the row names"
     given = [quote(names[k]) for k in roles.ids if not names[k].startswith(_UNNAMED)]
     keep = " ".join(f"--keep {quote(names[k])}" for k in roles.ids)
     return (
-        f"the index, {' and '.join(given) or 'without a name'}, contains the names of the rows; "
+        f"the index, {' and '.join(given) or 'without a name'}, contains the row names; "
         f"use {keep} if it is a variable"
     )
 
 
 def _join_columns(columns: list[list[Any]]) -> list[str] | None:
-    """Join one or several columns to names of the rows."""
+    """Join one or several columns to row names."""
     if not columns:
         return None
     texts = [["" if cell is None else str(cell) for cell in column] for column in columns]

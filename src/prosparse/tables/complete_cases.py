@@ -20,20 +20,7 @@ def select_complete_part(blocks: Blocks, shape: tuple[int, int]) -> tuple[np.nda
 
     Two families of selections are compared: the k most complete columns with the rows that are
     complete in them, and the k most complete rows with the columns that are complete in them.
-
-    Parameters
-    ----------
-    blocks : callable
-        Function that iterates over the table in blocks of rows. It is called twice.
-    shape : tuple of int
-        Number of rows and columns.
-
-    Returns
-    -------
-    rows : ndarray of int
-        Indices of the selected rows.
-    columns : ndarray of int
-        Indices of the selected columns.
+    ``blocks`` is called twice. Returns the indices of the rows and of the columns.
     """
     n, p = shape
     n_missing_row, n_missing_column = np.zeros(n, dtype=int), np.zeros(p, dtype=int)
@@ -63,7 +50,7 @@ def select_complete_part(blocks: Blocks, shape: tuple[int, int]) -> tuple[np.nda
 
 
 def _maximize_cells(first_missing: np.ndarray, length: int) -> tuple[int, int]:
-    """Return the number k of leading lines that maximises the number of cells, and that number."""
+    """Return the number of leading lines with the most cells, and their cells."""
     n_ending = np.bincount(first_missing, minlength=length + 1)[: length + 1]
     n_complete = first_missing.size - np.concatenate([[0], np.cumsum(n_ending)])[: length + 1]
     n_cells = np.arange(length + 1) * n_complete

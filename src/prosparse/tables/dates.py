@@ -1,11 +1,11 @@
-"""Names that a spreadsheet program converted to dates: the gene SEPT2 becomes 2-Sep."""
+"""Names that spreadsheet programs convert to dates: the gene SEPT2 is 2-Sep."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from .base import quote
+from .base import list_names
 
 MAX_PROPORTION = 0.2  # a larger proportion of dates is intended
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
@@ -17,8 +17,7 @@ def note_dates(names: Sequence[str]) -> list[str]:
     dates = [name for name in names if _DATE.fullmatch(name.strip())]
     if not dates or len(dates) > MAX_PROPORTION * len(names):
         return []
-    shown = ", ".join(map(quote, dates[:3])) + (", ..." if len(dates) > 3 else "")
     return [
-        f"{len(dates):,} of the {len(names):,} names are dates ({shown}); spreadsheet programs "
-        "convert gene names such as SEPT2 and MARCH1 to dates"
+        f"{len(dates):,} of the {len(names):,} names are dates ({list_names(dates, 3)}); "
+        "spreadsheet programs convert gene names such as SEPT2 and MARCH1 to dates"
     ]

@@ -1,4 +1,4 @@
-"""Decimal commas, decimal points and thousands separators, distinguished by their use.
+"""Decimal commas, decimal points and thousands separators.
 
 ``2,626`` is 2.626 with a decimal comma and 2626 with a thousands separator. A thousands separator
 has three digits after each mark, at most three before the first and no leading zero; numbers below
@@ -45,7 +45,7 @@ def find_decimal_mark(cells: Iterable[str], separator: str) -> str:
 
 
 def is_formatted_number(cell: str) -> bool:
-    """Return whether a cell is a number in a format for readers, such as ``1,234`` or ``$5``."""
+    """Return whether a cell is a number such as ``1,234``, ``$5`` or ``12%``."""
     return _FORMATTED.fullmatch(cell.strip()) is not None
 
 
@@ -70,19 +70,10 @@ def classify_mark(cells: Iterable[str], mark: str) -> MarkUse:
 
 
 def replace_decimal_commas(cells: Sequence[Any], decimal: str | None) -> list[Any]:
-    """Replace decimal commas in a column by points.
+    """Replace decimal commas in the texts of a column by points.
 
-    Parameters
-    ----------
-    cells : sequence
-        Cells of a column. Those that are not text are returned unchanged.
-    decimal : {".", ","} or None
-        Decimal mark, if given. By default a comma is a decimal mark if a number shows it:
-        ``2,626`` alone may be thousands.
-
-    Returns
-    -------
-    list
+    If ``decimal`` is None, a comma is a decimal mark if a number shows it: ``2,626`` alone may be
+    thousands.
     """
     texts = [cell for cell in cells if isinstance(cell, str)]
     has_commas = (
@@ -99,7 +90,7 @@ def replace_decimal_commas(cells: Sequence[Any], decimal: str | None) -> list[An
 
 
 def contains_thousands(lines: Iterable[str], separator: str, mark: str) -> bool:
-    """Return whether a cell of the lines looks like thousands, without splitting the lines."""
+    """Return whether a cell of the lines looks like thousands."""
     edge = rf'[{re.escape(separator)}"\s]'
     cell = re.compile(rf"(?:^|{edge}){_THOUSANDS[mark].pattern}(?=$|{edge})")
     return any(mark in line and cell.search(line) is not None for line in lines)

@@ -95,7 +95,7 @@ def read_delimited(path: Path, options: ReadOptions) -> Table:
 
 
 def read_texts(path: Path, options: ReadOptions) -> tuple[list[str], list[list[str]], list[str]]:
-    """Read all cells of a file as text: names of the columns, rows and notes."""
+    """Read all cells of a file as text: column names, rows and notes."""
     text_format, _ = find_format(path, options, [])
     try:
         rows = [row for _, row in _iterate_rows(path, text_format)]
@@ -112,7 +112,7 @@ def read_texts(path: Path, options: ReadOptions) -> tuple[list[str], list[list[s
 def find_format(
     path: Path, options: ReadOptions, notes: list[str]
 ) -> tuple[TextFormat, ReadOptions]:
-    """Detect the format of the file, and return it with the options for its columns."""
+    """Detect the format of the file; return it with the options for columns."""
     encoding = _find_encoding(path, options)
     lines, is_complete = _read_first_lines(path, encoding, options)
     declared = _pop_separator_line(lines)
@@ -216,7 +216,7 @@ def _split_sample(
 
 
 def _pop_separator_line(lines: list[str]) -> tuple[int, str] | None:
-    """Clear a first line such as ``sep=;``, and return its number and the separator."""
+    """Clear a first line such as ``sep=;``; return its number and separator."""
     first = next((k for k, line in enumerate(lines) if line.strip()), None)
     found = None if first is None else _SEPARATOR_LINE.fullmatch(lines[first])
     if first is None or found is None:
@@ -293,7 +293,7 @@ def _number_rows(reader: Any) -> Iterator[Row]:
 
 
 def _find_separator(path: Path, lines: list[str], options: ReadOptions) -> str:
-    """Return the separator with the most columns, and the same number in nearly all lines."""
+    """Return the separator of the most columns, equally many in most lines."""
     if path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab")):
         return "\t"
     best, best_merit = ",", (0.0, 0)
@@ -406,7 +406,7 @@ def _iterate_rows(path: Path, text_format: TextFormat) -> Iterator[Row]:
 
 
 def _advise(cell: str, text_format: TextFormat) -> str | None:
-    """Return the remedy for a malformed number or missing value, and None for text."""
+    """Return the remedy for a malformed or missing number, and None for text."""
     if _WITH_MARKS.fullmatch(cell):
         remedy = (
             "for decimal commas save the file with semicolons or tabs between the columns"
@@ -444,18 +444,11 @@ def _raise_encoding_error(path: Path, encoding: str, separator: str) -> NoReturn
 
 
 def _decode(decoder: codecs.IncrementalDecoder, block: bytes) -> tuple[str, bytes]:
-    """Return the text of a block up to the first invalid byte, and this byte, if any."""
-    before = decoder.getstate()
+    """Return the text of a block up to its first invalid byte, and this byte."""
     try:
         return decoder.decode(block), b""
-    except UnicodeError:
-        decoder.setstate(before)
-    text = ""
-    for k in range(len(block)):
-        try:
-            text += decoder.decode(block[k : k + 1])
-        except UnicodeDecodeError as error:  # the error may refer to an earlier byte
-            return text, error.object[error.start : error.start + 1]
-        except UnicodeError:
-            return text, block[k : k + 1]
-    return text, block[-1:]
+    except UnicodeDecodeError as error:
+        valid = error.object[: error.start].decode(error.encoding)
+        return valid, error.object[error.start : error.start + 1]
+    except UnicodeError:  # the byte-order mark is missing
+        return "", block[:1]

@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 
 
 def escape_formula(text: str) -> str:
-    """Return the text, with a quote in front if it could be a formula; numbers are unchanged."""
+    """Prefix a quote to a text that could be a formula; numbers are unchanged."""
     return f"'{text}" if _DANGEROUS.match(text) and not _NUMBER.fullmatch(text) else text
 
 

@@ -42,7 +42,7 @@ _INTEGER = re.compile(r"[-+]?\d{1,30}(?:\.0*)?")
 
 
 def is_identifier_name(name: str) -> bool:
-    """Return whether a column is named like an identifier, such as ``patient_id``."""
+    """Return whether a column is named like an identifier: ``patient_id``."""
     lower = name.strip().lower()
     # patientId, PatientID and patient_id consist of the same two words.
     words = [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
@@ -55,7 +55,7 @@ def is_identifier_name(name: str) -> bool:
 
 
 def is_row_number_name(name: str) -> bool:
-    """Return whether a column is named like a row number, such as ``row``."""
+    """Return whether a column is named like a row number: ``row``."""
     return re.sub(r"[\s_.\-]+", "", name.strip().lower()) in _ROW_NUMBERS
 
 
@@ -70,19 +70,9 @@ def parse_integer(value: Any) -> int | None:
 
 
 def describe_identifier(name: str, values: Iterable[Any]) -> str | None:
-    """Describe how a column identifies the rows.
+    """Describe how a column identifies the rows, given the values of all rows.
 
-    Parameters
-    ----------
-    name : str
-        Name of the column.
-    values : iterable of str or number
-        Values of all rows.
-
-    Returns
-    -------
-    str or None
-        Predicate of a sentence, or None if the column is not an identifier.
+    Returns the predicate of a sentence, or None if the column is not an identifier.
     """
     numbers: list[int] = []
     for value in values:

@@ -1,4 +1,4 @@
-"""Labels in a second file, which has one line per row and is matched by the names of the rows.
+"""Labels in a second file, matched by the row names.
 
 Annotations of samples are often in a separate file if variables are in rows.
 """
@@ -6,12 +6,19 @@ Annotations of samples are often in a separate file if variables are in rows.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import TableError, end_sentence
-from .base import ReadOptions, Table, errors_as_table_error, quote, raise_unknown_column
+from .base import (
+    ReadOptions,
+    Table,
+    errors_as_table_error,
+    list_names,
+    quote,
+    raise_unknown_column,
+)
 from .delimited import read_texts
 from .workbook import EXTENSIONS, read_sheet_texts
 
@@ -29,7 +36,7 @@ class Labels(NamedTuple):
     notes: list[str]  # observations that a user should know
 
     def table_options(self, options: ReadOptions) -> ReadOptions:
-        """Return the options for the table, without the columns that this file contains."""
+        """Return the options for the table, without the columns of this file."""
         for name in options.annotations.values():
             if name not in self.columns:
                 raise_unknown_column(self.path, name, list(self.columns))
@@ -54,7 +61,7 @@ def read_labels(path: Path) -> Labels:
     }
     if len(columns) < 2:
         raise TableError(
-            f"{path}: the file has 1 column; a file of labels needs the names of the rows and at "
+            f"{path}: the file has 1 column; a file of labels needs the row names and at "
             "least one more column."
         )
     return Labels(path, columns, [f"{path.name}: {note}" for note in notes])
@@ -85,9 +92,9 @@ def attach_labels(table: Table, labels: Labels, options: ReadOptions) -> Table:
         hint = f"; the closest name to {quote(missing[0])} is {quote(close[0])}" if close else ""
         raise TableError(
             f"{labels.path}, column {quote(key)}: {len(missing):,} of the {len(table.ids):,} rows "
-            f"of {table.path.name} have no line: {end_sentence(_list_names(missing) + hint)}"
+            f"of {table.path.name} have no line: {end_sentence(list_names(missing, 3) + hint)}"
         )
-    values = {
+    values: dict[str, Any] = {
         role: [labels.columns[name][line_of[row]] for row in table.ids]
         for role, name in annotations.items()
     }
@@ -97,15 +104,11 @@ def attach_labels(table: Table, labels: Labels, options: ReadOptions) -> Table:
     )
     if len(line_of) > len(table.ids):
         note += f"; {len(line_of) - len(table.ids):,} of its names are not in the table"
-    return table._replace(
-        label=values.get("label", table.label),
-        groups=values.get("groups", table.groups),
-        response=values.get("response", table.response),
-    ).with_notes(note, *labels.notes)
+    return table._replace(**values).with_notes(note, *labels.notes)
 
 
 def _find_key(table: Table, labels: Labels) -> str:
-    """Return the column that contains most of the names of the rows."""
+    """Return the column that contains most of the row names."""
     ids = {*(table.ids or ())}
     n_matched = {name: len(ids & {*cells}) for name, cells in labels.columns.items()}
     best = max(n_matched, key=lambda name: n_matched[name])
@@ -113,9 +116,9 @@ def _find_key(table: Table, labels: Labels) -> str:
         return best
     first = next(iter(labels.columns))
     raise TableError(
-        f"{labels.path}: no column contains the names of the rows of {table.path.name}, such as "
-        f"{_list_names(table.ids or ())}. The first column, {quote(first)}, contains "
-        f"{end_sentence(_list_names(labels.columns[first]))}"
+        f"{labels.path}: no column contains the row names of {table.path.name}, such as "
+        f"{list_names(table.ids or (), 3)}. The first column, {quote(first)}, contains "
+        f"{end_sentence(list_names(labels.columns[first], 3))}"
     )
 
 
@@ -128,7 +131,3 @@ def _index_lines(labels: Labels, key: str) -> dict[str, int]:
                 f"data have the same name, {quote(name)}. Remove one of them."
             )
     return lines
-
-
-def _list_names(names: Sequence[str]) -> str:
-    return ", ".join(map(quote, names[:3])) + (", ..." if len(names) > 3 else "")

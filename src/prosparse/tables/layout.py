@@ -1,7 +1,7 @@
 """Layout of rows of cells: titles, names, index, empty columns and rows.
 
-Text files and spreadsheets are both rows of cells. This module finds the names of the columns, the
-column with the names of the rows and empty columns, and converts cells to numbers.
+Text files and spreadsheets are both rows of cells. This module finds the column names, the
+column with the row names and empty columns, and converts cells to numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,13 +41,13 @@ from .percentages import SIGN, Percentages
 Row = tuple[int, list[str]]  # number of the last line of the row, and its cells
 Records = Callable[[], Iterator[Row]]  # function that iterates over all rows of data
 
-MAX_TITLE_LINES = 50  # maximum number of lines above the names of the columns
+MAX_TITLE_LINES = 50  # maximum number of lines above the column names
 # Name of a first column without one, if --keep makes it a variable.
 UNNAMED_INDEX = "column 1"
 
 
 class Header(NamedTuple):
-    """Names of the columns, and first rows of the data."""
+    """Column names and first rows of the data."""
 
     line: int  # last line of the names
     names: list[str]
@@ -60,7 +60,7 @@ class Layout(NamedTuple):
     """Apparent roles of the columns."""
 
     names: list[str]
-    index_columns: tuple[int, ...]  # column that looks like names of rows
+    index_columns: tuple[int, ...]  # column that looks like row names
     index_type: str  # "without a name", "text" or "shifted"
     identifiers: tuple[int, ...]  # columns that look like identifiers
     unnamed: tuple[int, ...]  # columns with values that received a name
@@ -78,7 +78,7 @@ class RowsRead(NamedTuple):
 
 
 def parse_number(cell: str, decimal: str) -> float | None:
-    """Return the number in a cell, NaN if it is missing and None if it is not numeric."""
+    """Return the number in a cell, NaN if missing and None if not numeric."""
     text = cell.strip()
     if text in MISSING:
         return float("nan")
@@ -102,18 +102,18 @@ def _parse_numbers(cells: list[str], decimal: str) -> list[float | None]:
     return [parse_number(cell, decimal) for cell in cells]
 
 
-# --- names of the columns
+# --- column names
 
 
 def find_header(path: Path, rows: list[Row], notes: list[str]) -> Header:
-    """Find the names of the columns, and the rows below them."""
+    """Find the column names, and the rows below them."""
     first = next((k for k, (_, row) in enumerate(rows) if any(map(str.strip, row))), 0)
     position = _find_names(rows, first)
     titles = [row for _, row in rows[first:position] if any(map(str.strip, row))]
     if titles:
         title = next(cell for cell in titles[0] if cell.strip())
         notes.append(
-            f"{plural(len(titles), 'line')} above the names of the columns skipped: "
+            f"skipped {plural(len(titles), 'line')} above the column names: "
             f"{quote(title)}{', ...' if len(titles) > 1 else ''}"
         )
     line, header = rows[position]
@@ -126,7 +126,7 @@ def find_header(path: Path, rows: list[Row], notes: list[str]) -> Header:
 
 
 def _find_names(rows: list[Row], first: int) -> int:
-    """Return the position of the names of the columns, below titles and comments.
+    """Return the position of the column names, below titles and comments.
 
     A title fills few cells of a wide table. The names fill nearly all cells, none of them is a
     number, and numbers follow.
@@ -151,7 +151,7 @@ def _has_number(cells: list[str]) -> bool:
 def _fit_header(
     path: Path, line: int, names: list[str], body: list[list[str]]
 ) -> tuple[list[str], str]:
-    """Adjust the header to the number of cells of the rows, and return the type of the index."""
+    """Adjust the header to the usual row; return it and the type of the index."""
     usual = Counter(map(len, body)).most_common(1)[0][0]
     extra = usual - len(names)  # the usual length, because single rows may be too long
     if extra > 0 and not any(cell.strip() for row in body for cell in row[len(names) :]):
@@ -171,7 +171,10 @@ def _fit_header(
 
 
 def make_header(rows: list[Row], line: int) -> Header:
-    """Name the columns x0, x1, ...; ``line`` is the last line before the first row."""
+    """Name the columns x0, x1, ...
+
+    ``line`` is the last line before the first row.
+    """
     names = [f"x{k}" for k in range(len(rows[0][1]))]
     return Header(line, names, [row for _, row in rows], "", len(names))
 
@@ -195,7 +198,7 @@ def find_layout(header: Header, decimal: str, options: ReadOptions, notes: list[
     empty = {*blank}
     if blank:
         columns = plural(len(blank), "column")
-        notes.append(f"{columns} without a name and without values dropped")
+        notes.append(f"dropped {columns} without a name and without values")
     names, repeated = make_unique(names)
     notes += repeated
     return Layout(
@@ -217,12 +220,12 @@ def _is_identifier(name: str, k: int, body: list[list[str]]) -> bool:
 def _find_index(
     names: list[str], body: list[list[str]], decimal: str, index_type: str
 ) -> tuple[tuple[int, ...], str]:
-    """Recognise an index in the first column: without a name, or text without repetitions."""
+    """Recognise an index in the first column: unnamed, or distinct texts."""
     first = [row[0] for row in body]
     if not names[0]:
         return ((0,) if any(cell.strip() for cell in first) else ()), index_type
     text = all(parse_number(cell, decimal) is None for cell in first)
-    # 1,234 and 12% are not names of rows; such a column raises an error later.
+    # 1,234 and 12% are not row names; such a column raises an error later.
     text = text and not all(map(is_formatted_number, first))
     return ((0,), "text") if text and len(set(first)) == len(first) > 1 else ((), "")
 
@@ -230,7 +233,7 @@ def _find_index(
 def _find_blank(
     names: list[str], body: list[list[str]], index: tuple[int, ...], options: ReadOptions
 ) -> tuple[list[str], tuple[int, ...]]:
-    """Name the columns without a name, except the index, and return those without values."""
+    """Name the unnamed columns except the index; return those without values."""
     full_names = [name or ("" if k in index else f"column {k + 1}") for k, name in enumerate(names)]
     mentioned = {
         options.id_column,
@@ -277,7 +280,10 @@ def read_rows(
     advise: Advice,
     thousands: ThousandsCheck | None = None,
 ) -> RowsRead:
-    """Read all rows. ``advise`` returns the remedy for a cell that is not numeric."""
+    """Read all rows.
+
+    ``advise`` returns the remedy for a cell that is not numeric.
+    """
     data = GrowableArray(len(roles.variables))
     texts = {k: list[str]() for k in (*roles.text_columns(), *layout.blank)}
     found: dict[str, list[str]] = {}
@@ -348,7 +354,7 @@ def make_table(
         *_note_unnamed(layout, roles, options),
         *read.notes,
     ]
-    annotations = {
+    annotations: dict[str, Any] = {
         role: list(map(unescape_formula, texts[k])) for role, k in roles.annotations.items()
     }
     return Table(
@@ -356,16 +362,14 @@ def make_table(
         X,
         [names[k] for k in roles.variables],
         list(map(unescape_formula, texts[roles.ids[0]])) if roles.ids else None,
-        annotations.get("label"),
-        notes,
-        tuple(names[k] for k in roles.identifiers),
-        annotations.get("groups"),
-        annotations.get("response"),
-        {
+        notes=notes,
+        identifiers=tuple(names[k] for k in roles.identifiers),
+        named_rows={
             name: [unescape_formula(cell.strip()) for cell in row]
             for name, row in read.named_rows.items()
         },
-        names[roles.ids[0]] if roles.ids else "",
+        id_name=names[roles.ids[0]] if roles.ids else "",
+        **annotations,
     )
 
 
@@ -399,7 +403,7 @@ def _drop_empty_end(
         last -= 1
     if last < X.shape[0]:
         count = X.shape[0] - last
-        notes.append(f"{plural(count, 'empty row')} at the end dropped")
+        notes.append(f"dropped {plural(count, 'empty row')} at the end")
     return X[:last], {k: cells[:last] for k, cells in texts.items()}
 
 
@@ -407,15 +411,15 @@ def _note_index(path: Path, layout: Layout, ids: list[str]) -> str:
     name = layout.names[layout.index_columns[0]]
     if layout.index_type == "text":
         refuse_repeated_index(path, name, ids)
-        return f"the first column, {quote(name)}, contains the names of the rows"
+        return f"the first column, {quote(name)}, contains the row names"
     if layout.index_type == "shifted" and len(set(ids)) < len(ids):
         raise TableError(
             f"{path}: every row has one cell more than the header, and the first cells repeat and "
-            "are therefore not names of rows. Add the missing name to the header, or replace "
+            "are therefore not row names. Add the missing name to the header, or replace "
             "decimal commas."
         )
     return (
-        "the first column, without a name, contains the names of the rows; use --keep "
+        "the first column, without a name, contains the row names; use --keep "
         f"{UNNAMED_INDEX!r} if it is a variable"
     )
 

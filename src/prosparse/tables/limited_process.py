@@ -1,7 +1,7 @@
 """Reading of files in a process with limits on memory and time.
 
-Some libraries hang, crash or exhaust the memory on damaged files. `child` is the program of the
-process. Linux enforces both limits; Windows and macOS do not enforce the memory limit.
+Some libraries hang, crash or exhaust the memory on damaged files. `reader_process` is the program
+of the process. Linux enforces both limits; Windows and macOS do not enforce the memory limit.
 """
 
 from __future__ import annotations
@@ -32,32 +32,10 @@ _NO_MEMORY = re.compile(rb"memory allocation|unable to allocate|MemoryError", re
 def read_in_child(
     path: Path, task: str, file_type: str, library: str, remedy: str, **options: Any
 ) -> list[Any]:
-    """Read a file in a process with limits on memory and time.
+    """Run a task of `reader_process.TASKS`; return the values that it writes.
 
-    Parameters
-    ----------
-    path : Path
-        File to read.
-    task : str
-        Key of `child.TASKS`.
-    file_type : str
-        Noun phrase for the file format in messages.
-    library : str
-        Library that reads the file.
-    remedy : str
-        Advice for a sound file that exceeds a limit.
-    **options
-        Further arguments of the task.
-
-    Returns
-    -------
-    list
-        Values that the task has written.
-
-    Raises
-    ------
-    TableError
-        If the file is damaged or exceeds a limit.
+    ``file_type``, ``library`` and ``remedy`` are parts of the `TableError` for a damaged file, or
+    for one that exceeds a limit. ``options`` are further arguments of the task.
     """
     size = path.stat().st_size
     memory = MIN_MEMORY + MEMORY_PER_BYTE * size

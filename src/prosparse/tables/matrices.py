@@ -1,4 +1,4 @@
-"""NPY, NPZ, Matrix Market and H5AD files: matrices, mostly without column names."""
+"""NPY, NPZ, Matrix Market and H5AD files, mostly without column names."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _to_texts(array: np.ndarray) -> list[Any]:
 
 
 def _check_archive(path: Path) -> None:
-    """Raise an error for members that are not numeric arrays, or that are far too large."""
+    """Raise an error for members that are not numeric, or far too large."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         unpacked = sum(member.file_size for member in members)
@@ -112,7 +112,7 @@ def read_mtx(path: Path, options: ReadOptions) -> Table:
 
 
 def read_h5ad(path: Path, options: ReadOptions) -> Table:
-    """Read the matrix ``X`` of an AnnData file; annotations are columns of ``obs``."""
+    """Read ``X`` of an AnnData file; annotations are columns of ``obs``."""
     try:
         import anndata
     except ImportError as error:
@@ -163,7 +163,7 @@ def _refuse_large(path: Path, X: Any, names: list[str], variables: list[int]) ->
 
 
 def _refuse_empty(path: Path, n: int, p: int, n_entries: int) -> None:
-    """Raise an error if nearly all rows or columns are empty, because they take memory."""
+    """Raise an error if nearly all rows or columns are empty: they take memory."""
     limit = MAX_EMPTY + 10 * n_entries
     if n > limit or p > limit:
         raise TableError(
@@ -203,11 +203,13 @@ def _make_table(
     texts, notes = make_unique(texts)
     options, _ = split_named_rows(texts, options)
     if len(texts) != p:
-        raise TableError(f"{path}: {plural(len(texts), 'name')} for {plural(p, 'column')}.")
-    known = {} if annotations is None else annotations
+        raise TableError(
+            f"{path}: the file has {plural(len(texts), 'name')} for {plural(p, 'column')}."
+        )
+    known: Mapping[str, Any] = annotations or {}
     for role, values in (("ids", ids), *known.items()):
         if values is not None and len(values) != n:
-            raise TableError(f"{path}: {len(values)} {role} for {plural(n, 'row')}.")
+            raise TableError(f"{path}: the file has {len(values)} {role} for {plural(n, 'row')}.")
     original = X
     X = _to_float(X)
 
@@ -225,9 +227,9 @@ def _make_table(
     if original.dtype.kind in "iu":
         _refuse_large(path, original, texts, roles.variables)
     if sparse.issparse(X):
-        notes.append("the table is sparse and is not converted to a dense one")
+        notes.append("the table is sparse and remains sparse")
     if ids is not None and len(set(ids)) < n:
-        notes.append("the names of the rows are not unique")
+        notes.append("the row names are not unique")
     values = {k: get_column(k) for k in roles.identifiers}
     notes += [
         *check_identifiers(texts, roles, values, options)[0],
@@ -240,9 +242,7 @@ def _make_table(
         X,
         [texts[k] for k in roles.variables],
         None if ids is None else [str(name) for name in ids],
-        known.get("label"),
-        notes,
-        tuple(texts[k] for k in roles.identifiers),
-        known.get("groups"),
-        known.get("response"),
+        notes=notes,
+        identifiers=tuple(texts[k] for k in roles.identifiers),
+        **known,
     )

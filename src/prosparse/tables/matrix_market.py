@@ -1,8 +1,9 @@
-"""Reader of Matrix Market files. SciPy's reader ends the process on some damaged files.
+"""Reader of Matrix Market files.
 
-A file consists of a banner, comments, a line of sizes, and one entry per line: ``row column value``
-(coordinate; without a value in a pattern) or ``value`` (array, column by column; only the lower
-triangle of a symmetric matrix). See https://math.nist.gov/MatrixMarket/formats.html.
+SciPy's reader ends the process on some damaged files. A file consists of a banner, comments, a line
+of sizes, and one entry per line: ``row column value`` (coordinate; without a value in a pattern) or
+``value`` (array, column by column; only the lower triangle of a symmetric matrix). See
+https://math.nist.gov/MatrixMarket/formats.html.
 """
 
 from __future__ import annotations

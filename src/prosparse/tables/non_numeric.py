@@ -1,6 +1,6 @@
 """Cells that are not numeric: one message with all columns, and a remedy.
 
-All rows are checked before an error is raised. Otherwise a user would have to run the command once
+All rows are checked before an error is raised, because one error per column would require one run
 per column. The cells can be whole columns of text, single cells, or a whole line, such as units
 below the names.
 """
@@ -43,7 +43,7 @@ class NonNumericCells(NamedTuple):
         variables: Sequence[int],
         parse: Callable[[str], float | None],
     ) -> NonNumericCells:
-        """Check every cell of the variables; ``parse`` returns None if a cell is not numeric."""
+        """Check all variables; ``parse`` returns None if a cell is not numeric."""
         columns: dict[int, NonNumericColumn] = {}
         text_lines: dict[int, list[str]] = {}
         mixed_columns: set[int] = set()
@@ -80,26 +80,26 @@ def refuse_non_numeric(
     text_names = [names[k] for k in columns]
     shown = list_columns([_describe(names[k], cells.columns[k], cells.n_rows) for k in columns])
     count = plural(len(columns), "non-numeric column")
-    note = f"{count} dropped: {shown}"
+    note = f"dropped {count}: {shown}"
     malformed = [k for k in columns if advise(cells.columns[k].cell) is not None]
     if len(malformed) < len(columns) > 1:
         remedies = "" if options.transpose else "--label for colours, --groups for grouped rows, "
         raise NonNumericColumnsError(
             f"{path}: {count}: {shown}. Use --drop text to drop all of them; or, for one of them, "
-            f"{remedies}--id-column for the names of the rows.",
+            f"{remedies}--id-column for the row names.",
             text_names,
             note,
         )
     first = columns[0]
     name, (line, cell, _) = quote(names[first]), cells.columns[first]
     others = len(columns) - 1
-    more = f" ({plural(others, 'more column')} also)" if others else ""
+    more = f" (also in {plural(others, 'more column')})" if others else ""
     remedy = advise(cell) or "Correct the cell, or give the role of the column"
     colours = "" if options.transpose else f"--label {name} for colours, "
     raise NonNumericColumnsError(
         f"{path}, line {line}, {name_column(names, first)}: {quote(cell)} is not a "
         f"number{more}. {remedy}: --drop {name} to drop it, {colours}--id-column {name} for the "
-        "names of the rows.",
+        "row names.",
         text_names,
         note,
     )

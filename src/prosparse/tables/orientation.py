@@ -1,4 +1,4 @@
-"""Tables with variables in rows: recognised by their names, and transposed on request.
+"""Tables with variables in rows: recognised by names, transposed on request.
 
 Files of gene expression usually have one line per gene and one column per sample. Without a
 transposition the selected "variables" would be samples. Typical names of samples and of genes
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .base import ALL_TEXT, ReadOptions, Table, make_unique, quote, raise_unknown_column
+from .base import ALL_TEXT, ReadOptions, Table, list_names, make_unique, quote, raise_unknown_column
 from .formulas import unescape_formula
 
 MIN_RATIO = 5  # minimum ratio of rows to columns that is mentioned
@@ -45,9 +45,9 @@ def note_orientation(table: Table, transposed: bool) -> list[str]:
     if _VARIABLES.fullmatch(re.sub(r"[\s_.\-]+", "", table.id_name.lower())):
         reasons.append(f"the first column has the name {quote(table.id_name)}")
     if _have_type(_SAMPLE, table.names):
-        reasons.append(f"the columns are named like samples: {_list_names(table.names)}")
+        reasons.append(f"the columns are named like samples: {list_names(table.names, 2)}")
     if _have_type(_GENE, table.ids or ()):
-        reasons.append(f"the rows are named like genes or probes: {_list_names(table.ids or ())}")
+        reasons.append(f"the rows are named like genes or probes: {list_names(table.ids or (), 2)}")
     if not reasons:
         return []
     if n >= MIN_RATIO * p:
@@ -67,18 +67,14 @@ def _have_type(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
     return n_matching >= MIN_PROPORTION * len(names)
 
 
-def _list_names(names: Sequence[str]) -> str:
-    return ", ".join(map(quote, names[:2])) + ", ..."
-
-
 # --- rows that are requested by name
 
 
 class NamedRows(NamedTuple):
-    """Rows with labels, or rows to drop, of a table with variables in rows. They may be text."""
+    """Rows of labels, or rows to drop, of a table with variables in rows."""
 
     names: frozenset[str]
-    id_position: int  # column with the names of the rows
+    id_position: int  # column with the row names
 
     def remove_from(self, rows: Iterable[list[str]]) -> list[list[str]]:
         """Return the other rows."""
@@ -94,7 +90,7 @@ class NamedRows(NamedTuple):
 
 
 def split_named_rows(names: Sequence[str], options: ReadOptions) -> tuple[ReadOptions, NamedRows]:
-    """Split the options into those for columns and the rows that are requested by name."""
+    """Split the options into those for columns and the rows requested by name."""
     if not options.transpose:
         return options, NamedRows(frozenset(), 0)
     known = {*names, ALL_TEXT}
@@ -122,7 +118,7 @@ def transpose_table(table: Table, options: ReadOptions) -> Table:
     for name in requested.names:
         if name not in table.named_rows and name not in position:
             raise_unknown_column(table.path, name, [*table.named_rows, *names], "row")
-    annotations = {
+    annotations: dict[str, Any] = {
         role: list(table.named_rows[name])
         if name in table.named_rows
         else _row(table.X, position[name])
@@ -136,11 +132,9 @@ def transpose_table(table: Table, options: ReadOptions) -> Table:
         names=unique,
         ids=table.names,
         id_name="",
-        label=annotations.get("label", table.label),
-        groups=annotations.get("groups", table.groups),
-        response=annotations.get("response", table.response),
         named_rows={},
-    ).with_notes("rows and columns were exchanged", *repeated)
+        **annotations,
+    ).with_notes("the table was transposed", *repeated)
 
 
 def _rows_to_drop(table: Table, names: Sequence[str], options: ReadOptions) -> tuple[str, ...]:

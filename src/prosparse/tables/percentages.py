@@ -1,4 +1,4 @@
-"""Percentages in text: ``12%`` is read as 0.12 if all cells of the column are percentages."""
+"""Percentages in text: ``12%`` is 0.12 if the whole column has the sign."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from ..errors import TableError, check_choice, plural
 from ..selection.dimension import impute_by_pca
-from .base import Table, is_missing, name_row, quote
+from .base import Table, is_missing, list_names, name_row
 from .complete_cases import select_complete_part
 
 MISSING_VALUES = ("error", "drop", "mean", "components", "allow")
@@ -60,19 +60,8 @@ def prepare_table(table: Table, *, log1p: bool = False, missing: str = "error") 
 
 
 def impute_components(X: np.ndarray) -> np.ndarray:
-    """Impute missing values from the leading principal components.
+    """Impute missing values, NaN, from the leading principal components.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Data matrix with NaN for missing values.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features)
-
-    Notes
-    -----
     The error is within 4 % of that of SCA's exact conditional means. On 2,000 x 300 entries with
     0.3 % missing values this took 0.2 s instead of 18 s.
     """
@@ -124,11 +113,14 @@ def _handle_missing(table: Table, missing: str) -> Table:
         return table
     total, n_columns = int(n_missing.sum()), int(np.count_nonzero(n_missing))
     if missing == "error":
+        n, p = table.X.shape
+        rows, columns = _find_complete(table)
         in_all = "No other value is" if total == 1 else f"In total {total:,} values are"
         raise TableError(
             f"{table.path}, {name_row(table, first[0])}, column {table.names[first[1]]!r}: the "
             f"value is missing. {in_all} missing. Use --missing impute to impute them, or "
-            f"--missing drop, which leaves {_describe_complete_part(table)}."
+            f"--missing drop, which leaves {rows.size:,} of {n:,} rows and {columns.size:,} of "
+            f"{p:,} columns."
         )
     found = (
         f"{plural(total, 'value')} in {plural(n_columns, 'column')} "
@@ -157,24 +149,22 @@ def _drop_columns(table: Table, is_dropped: np.ndarray) -> Table:
             f"{table.path}: {int(is_dropped.sum())} of {is_dropped.size} columns have more than "
             f"half of their values missing; at least 2 others are needed."
         )
-    dropped = _list_names([table.names[k] for k in np.flatnonzero(is_dropped)])
+    dropped = list_names([table.names[k] for k in np.flatnonzero(is_dropped)], 5)
     count = int(is_dropped.sum())
     return table._replace(
         X=table.X[:, ~is_dropped], names=[table.names[k] for k in remaining]
     ).with_notes(
-        f"{plural(count, 'column')} with more than half of the values missing dropped: {dropped}"
+        f"dropped {plural(count, 'column')} with more than half of the values missing: {dropped}"
     )
 
 
-def _describe_complete_part(table: Table) -> str:
-    rows, columns = select_complete_part(lambda: iterate_blocks(table.X), table.X.shape)
-    n, p = table.X.shape
-    return f"{rows.size:,} of {n:,} rows and {columns.size:,} of {p:,} columns"
+def _find_complete(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    return select_complete_part(lambda: iterate_blocks(table.X), table.X.shape)
 
 
 def _drop_incomplete(table: Table, found: str) -> Table:
     n, p = table.X.shape
-    rows, columns = select_complete_part(lambda: iterate_blocks(table.X), table.X.shape)
+    rows, columns = _find_complete(table)
     if rows.size < 2 or columns.size < 2:
         raise TableError(
             f"{table.path}: the part without missing values has {plural(rows.size, 'row')} and "
@@ -182,19 +172,15 @@ def _drop_incomplete(table: Table, found: str) -> Table:
             "Use --missing impute."
         )
     dropped = np.setdiff1d(np.arange(p), columns)
-    names = f" ({_list_names([table.names[k] for k in dropped])})" if dropped.size else ""
+    names = f" ({list_names([table.names[k] for k in dropped], 5)})" if dropped.size else ""
     table = table._replace(
         X=table.X[:, columns] if dropped.size else table.X,
         names=[table.names[k] for k in columns],
     ).with_notes(
-        f"{found}; {n - rows.size:,} of {n:,} rows and {dropped.size:,} of {p:,} columns "
-        f"dropped{names}"
+        f"{found}; dropped {n - rows.size:,} of {n:,} rows and {dropped.size:,} of {p:,} "
+        f"columns{names}"
     )
     return table if rows.size == n else _select_rows(table, rows)
-
-
-def _list_names(names: list[str]) -> str:
-    return ", ".join(map(quote, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 def _drop_unknown_responses(table: Table, missing: str) -> Table:
@@ -213,7 +199,7 @@ def _drop_unknown_responses(table: Table, missing: str) -> Table:
             "response."
         )
     return _select_rows(table, np.flatnonzero(~unknown)).with_notes(
-        f"{plural(count, 'row')} without a response dropped"
+        f"dropped {plural(count, 'row')} without a response"
     )
 
 

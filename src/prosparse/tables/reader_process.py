@@ -1,9 +1,9 @@
-"""Program that reads one file: ``python reader_process.py TASK FILE MEMORY SECONDS OPTIONS``.
+"""Program that reads one file: ``TASK FILE MEMORY SECONDS OPTIONS``.
 
-`limited.read_in_child` starts it in a process with limits, because python-calamine and the HDF5
-library hang, crash or exhaust the memory on some files. The program imports nothing of prosparse
-and therefore starts quickly. Each line of its output is a JSON value; if the file cannot be read,
-the last one is the reason, and the exit code is `FAILED`.
+`limited_process.read_in_child` starts it in a process with limits, because python-calamine and the
+HDF5 library hang, crash or exhaust the memory on some files. The program imports nothing of
+prosparse and therefore starts quickly. Each line of its output is a JSON value; if the file cannot
+be read, the last one is the reason, and the exit code is `FAILED`.
 
 The limits need the module `resource` and a system that enforces ``RLIMIT_AS``, as Linux does. On
 Windows and macOS only the time limit of the parent process applies.
@@ -69,10 +69,10 @@ def write(value: Any) -> None:
 
 
 def read_workbook(path: str, limit: Callable[[], None], sheet: str | None) -> None:
-    """Write the rows of a sheet that are not empty, and then a description of the sheet.
+    """Write the rows of a sheet that are not empty, and describe the sheet.
 
     A row consists of its number (from 1), the number of empty cells before the first text, and the
-    texts up to the last one.
+    texts up to the last one. The description of the sheet is the last line.
     """
     import python_calamine
 
@@ -95,7 +95,7 @@ def read_workbook(path: str, limit: Callable[[], None], sheet: str | None) -> No
 
 
 def _select_sheet(book: Any, names: list[str], selected: str | None) -> Any:
-    """Return the sheet of this name or number, by default the first one that is not empty."""
+    """Return the sheet of this name or number, or the first that is not empty."""
     if selected is None:
         sheets = (book.get_sheet_by_name(name) for name in names)
         return next((sheet for sheet in sheets if sheet.height), None)
@@ -105,7 +105,7 @@ def _select_sheet(book: Any, names: list[str], selected: str | None) -> Any:
 
 
 def _write_rows(sheet: Any) -> int:
-    """Write the rows; return the number of cells that got the text of a merged cell."""
+    """Write the rows; return the number of cells filled from a merged cell."""
     if sheet.start is None:
         return 0
     merges = Merges(sheet)
@@ -131,7 +131,7 @@ class Merges:
                 self.beginning[top].append((left - first, bottom))
 
     def fill(self, line: int, cells: list[Any]) -> None:
-        """Fill the cells of a row that belong to a merged cell. Rows must be passed in order."""
+        """Fill the merged cells of a row; rows must be passed in order."""
         for column, (bottom, text) in list(self.current.items()):
             if line > bottom:
                 del self.current[column]
@@ -161,7 +161,7 @@ def text_of(value: Any) -> str:
 
 
 class Formulas(NamedTuple):
-    """Cells with a formula but no value, as written by programs other than spreadsheets."""
+    """Cells with a formula but no value, as some programs write them."""
 
     n_cells: int
     first: str  # address of the first cell, such as B2
@@ -180,7 +180,8 @@ def formulas_without_value(path: str, sheet: str) -> Formulas:
     """Find the cells of an XLSX or ODS sheet that contain a formula but no value.
 
     python-calamine returns them as empty cells. XLS and XLSB files always store the values. Tags
-    are found by a pattern, not by an XML parser, because only a note depends on them.
+    are found by a pattern, because an XML parser would expand entities, and only a note depends on
+    them.
     """
     if not zipfile.is_zipfile(path):
         return Formulas(0, "")
@@ -190,12 +191,8 @@ def formulas_without_value(path: str, sheet: str) -> Formulas:
                 found = _opendocument_formulas(archive, sheet)
             else:
                 found = _office_formulas(archive, sheet)
-            first = next(found, None)
-            return (
-                Formulas(0, "")
-                if first is None
-                else Formulas(first[1] + sum(n for _, n in found), first[0])
-            )
+            first, n_cells = next(found, ("", 0))
+            return Formulas(n_cells + sum(n for _, n in found), first)
     except MemoryError:
         raise
     except Exception:  # a note is lost, but python-calamine has read the cells
@@ -203,7 +200,7 @@ def formulas_without_value(path: str, sheet: str) -> Formulas:
 
 
 def _office_formulas(archive: zipfile.ZipFile, sheet: str) -> Iterator[tuple[str, int]]:
-    """Iterate over addresses of cells in an XLSX sheet, each with the number of cells."""
+    """Iterate over addresses and numbers of such cells in an XLSX sheet."""
     part = _part_of_sheet(archive, sheet)
     if not _contains(archive, part, rb"<(?:[\w.-]+:)?f[\s/>]"):
         return
@@ -230,7 +227,7 @@ def _part_of_sheet(archive: zipfile.ZipFile, sheet: str) -> str:
 
 
 def _targets(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
-    """Return type and name of the files that a file of the archive refers to, by their keys."""
+    """Return type and name of the files that a file refers to, by their keys."""
     folder, name = posixpath.split(part)
     relations = posixpath.join(folder, "_rels", f"{name}.rels")
     return {
@@ -244,7 +241,7 @@ def _targets(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
 
 
 def _opendocument_formulas(archive: zipfile.ZipFile, sheet: str) -> Iterator[tuple[str, int]]:
-    """Iterate over addresses of cells in an ODS sheet, each with the number of cells."""
+    """Iterate over addresses and numbers of such cells in an ODS sheet."""
     if not _contains(archive, "content.xml", rb"formula"):
         return
     active = False
@@ -266,7 +263,7 @@ def _opendocument_formulas(archive: zipfile.ZipFile, sheet: str) -> Iterator[tup
 
 
 def _contains(archive: zipfile.ZipFile, part: str, pattern: bytes) -> bool:
-    """Return whether a file has a match, which is much faster than a search of all tags."""
+    """Search a file for a pattern, which is faster than parsing its tags."""
     before = b""
     for block in _blocks(archive, part):
         if re.search(pattern, before[-100:] + block):
@@ -316,7 +313,7 @@ def _letters(column: int) -> str:
 
 
 def try_hdf5(path: str, limit: Callable[[], None]) -> None:
-    """Read all attributes and arrays, and raise an error for links to other files."""
+    """Read all attributes and arrays; raise an error for links to other files."""
     import h5py
 
     limit()

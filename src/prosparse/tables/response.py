@@ -14,19 +14,9 @@ MAX_SHOWN = 40  # maximum number of characters of a cell in a message
 
 
 def parse_response(table: Table, options: ReadOptions) -> Table:
-    """Convert the response to numbers, or to classes if it has two distinct values.
+    """Convert the response to floats, or to classes if it has two values.
 
-    Parameters
-    ----------
-    table : Table
-        Table with the cells of the response as they were read.
-    options : ReadOptions
-        Options with the name of the response and the decimal mark.
-
-    Returns
-    -------
-    Table
-        Table with a response of floats, NaN if missing; or of classes, None if missing.
+    Missing values are NaN for floats and None for classes.
     """
     if table.response is None:
         return table
@@ -43,18 +33,9 @@ def parse_response(table: Table, options: ReadOptions) -> Table:
 
 
 def parse_classes(cells: Sequence[Any]) -> list[Any] | None:
-    """Return the classes of a column with two distinct values.
+    """Return the classes of a column, or None unless it has two distinct values.
 
-    Parameters
-    ----------
-    cells : sequence
-        Cells as they were read: str, numbers or None.
-
-    Returns
-    -------
-    list of int, float, str or None, or None
-        Class of each row, None for a missing cell. Cells that are all numeric are converted to
-        numbers. The result is None if the number of distinct values is not two.
+    Missing cells are None. If all other cells are numeric, the classes are numbers.
     """
     values = [_parse_cell(cell) for cell in cells]
     present = [value for value in values if value is not None]
@@ -68,7 +49,7 @@ def parse_classes(cells: Sequence[Any]) -> list[Any] | None:
 
 
 def _parse_cell(cell: Any) -> float | str | None:
-    """Return a number if the cell is numeric, None if it is missing, and text otherwise."""
+    """Return a number, None if the cell is missing, or text."""
     if is_missing(cell):
         return None
     try:

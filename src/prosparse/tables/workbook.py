@@ -1,8 +1,8 @@
-"""Spreadsheets (XLSX, XLSM, XLSB, XLS, ODS): one sheet, read like a text file of its cells.
+"""Spreadsheets (XLSX, XLSM, XLSB, XLS, ODS), read like text files.
 
-python-calamine reads these formats in a process with limited memory (see `limited`). Cells become
-texts without loss of precision, and `layout` finds titles, names, text columns and empty rows as in
-a CSV file. Dates are text; a percentage is its stored number, 0.12 for 12 %.
+python-calamine reads these formats in a process with limited memory (see `limited_process`). Cells
+become texts without loss of precision, and `layout` finds titles, names, text columns and empty
+rows as in a CSV file. Dates are text; a percentage is its stored number, 0.12 for 12 %.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def read_workbook(path: Path, options: ReadOptions) -> Table:
 def read_sheet_texts(
     path: Path, options: ReadOptions
 ) -> tuple[list[str], list[list[str]], list[str]]:
-    """Read all cells of a sheet as text: names of the columns, rows and notes."""
+    """Read all cells of a sheet as text: column names, rows and notes."""
     sheet = _read_sheet(path, options)
     header = find_header(path, sheet.rows, [])
     layout = find_layout(header, ".", options, [])
@@ -70,7 +70,7 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     names, name = about["sheets"], about["sheet"]
     if name is None and options.sheet is not None:
         raise TableError(
-            f"{path}: there is no sheet {quote(options.sheet)}; sheets: "
+            f"{path}: there is no sheet {quote(options.sheet)}; available sheets: "
             f"{', '.join(map(quote, names))}."
         )
     formula_notes = _note_formulas(*about["formulas"])
@@ -114,7 +114,7 @@ def _note_formulas(count: int, first: str) -> list[str]:
 
 
 def _advise(cell: str) -> str | None:
-    """Return the remedy for a malformed number or missing value, and None for text."""
+    """Return the remedy for a malformed or missing number, and None for text."""
     if not any(character.isalnum() for character in cell):
         return MISSING_ADVICE
     try:
