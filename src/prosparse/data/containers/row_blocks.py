@@ -95,7 +95,10 @@ class DaskArray(RowBlocks):
 
 
 class MemoryMap(RowBlocks):
-    """Large memory maps, read block by block. Integers are converted when they are read."""
+    """Large memory maps, read block by block.
+
+    Integers are converted when they are read.
+    """
 
     name = "memory map"
 

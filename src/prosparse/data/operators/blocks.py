@@ -58,7 +58,7 @@ class Source(ABC):
         return functools.reduce(combine, self._apply(f, row_arrays))
 
     def map(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> Array:
-        """Stack ``f(block, *rows of row_arrays)`` of all blocks; lazy if the source is lazy."""
+        """Stack ``f(block, *rows of row_arrays)``; lazy if the source is lazy."""
         return np.concatenate([to_numpy(part) for part in self._apply(f, row_arrays)])
 
     def gather(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> np.ndarray:
@@ -75,7 +75,7 @@ class Source(ABC):
 
 
 class ArrayRows(Source):
-    """The rows of an array or a sparse matrix in memory; a sparse matrix is one block."""
+    """Rows of an array or sparse matrix in memory; a sparse matrix is one block."""
 
     def __init__(self, X: Any):
         self.X = X
@@ -118,7 +118,7 @@ def _standardise_block(raw: Any, standard: Standard) -> Operator:
 
 
 def check_masked(raw: Any) -> None:
-    """Raise an error if entries of a block are masked; NumPy would use their values."""
+    """Raise an error for masked entries, whose values NumPy would use."""
     if np.ma.is_masked(raw):
         raise InputError(
             f"A block of X has {plural(int(np.ma.count_masked(raw)), 'masked value')}. Fill masked "
@@ -127,7 +127,7 @@ def check_masked(raw: Any) -> None:
 
 
 def check_finite_block(raw: Any) -> Any:
-    """Return the raw block, or raise an error if an entry is masked or not finite."""
+    """Return the raw block; raise an error for masked and non-finite entries."""
     check_masked(raw)
     values = raw.data if issparse(raw) else np.asarray(raw)
     if not np.all(np.isfinite(values)):
@@ -139,7 +139,7 @@ def check_finite_block(raw: Any) -> Any:
 
 
 def to_double(raw: Any) -> Any:
-    """Convert a raw block to double precision; a sparse block becomes a CSR array."""
+    """Convert a raw block to double precision, and a sparse block to CSR."""
     return csr_array(raw).astype(np.float64) if issparse(raw) else np.asarray(raw, dtype=np.float64)
 
 
@@ -219,7 +219,7 @@ def new_rows(source: Source, mean: Array, scale: Array) -> BlockedOperator:
 
 
 class BlockedRows:
-    """Raw rows in blocks, measured in two passes and never copied (see `RawRows`)."""
+    """Raw rows in blocks, read twice and never copied (see `RawRows`)."""
 
     centred_in_products = False  # set by `extent` if a block is sparse
 
@@ -244,7 +244,7 @@ class BlockedRows:
 
 
 def _extent(raw: Any) -> Parts:
-    """Compute minima, maxima and sums of the columns of a raw block, and whether it is sparse."""
+    """Return minima, maxima and sums of a raw block, and whether it is sparse."""
     check_masked(raw)
     if issparse(raw):
         raw = canonical(raw).tocsc()

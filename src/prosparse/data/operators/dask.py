@@ -34,7 +34,7 @@ def to_float_rows(X: Any) -> Any:
 
 
 def check_blocks(X: Any) -> Any:
-    """Check the type of each block, and its shape against the chunks, when it is computed.
+    """Check the type and the shape of each block when it is computed.
 
     A wrong number of rows would give wrong means.
     """
@@ -80,7 +80,7 @@ class DaskRows(Source):
         return self.X[::step].compute()
 
     def _delayed_blocks(self, row_arrays: tuple[Array, ...]) -> Iterator[tuple[Any, ...]]:
-        """Yield each nonempty block as a delayed object, with its rows of ``row_arrays``."""
+        """Yield each nonempty block, delayed, with its rows of ``row_arrays``."""
         for rows, block in zip(self.rows, self.X.to_delayed().ravel(), strict=True):
             if rows.stop > rows.start:
                 yield block, *(array[rows] for array in row_arrays)

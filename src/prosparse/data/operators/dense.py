@@ -73,7 +73,7 @@ def new_rows(X: Array, mean: Array, scale: Array) -> DenseOperator:
 
 
 def _working_type(X: Array) -> object:
-    """Return the dtype of calculations: double for NumPy arrays, otherwise that of the user.
+    """Return the dtype of calculations: double for NumPy, else that of the user.
 
     GPUs have little memory and are slow in double precision.
     """
@@ -81,7 +81,7 @@ def _working_type(X: Array) -> object:
 
 
 class DenseRows:
-    """Raw rows in one array, copied once and standardised in place (see `RawRows`)."""
+    """Raw rows in one array, copied and standardised in place (see `RawRows`)."""
 
     centred_in_products = False
 
@@ -117,7 +117,7 @@ class DenseRows:
         return DenseOperator(Z)
 
     def _sums(self, *, rough: bool = False) -> np.ndarray:
-        """Sum each column; rough sums suffice for a first centre, which is corrected later."""
+        """Sum each column; a rough sum suffices for a first centre."""
         if self.weights is not None:
             return self.weights @ self.Z
         if is_numpy_array(self.Z):
@@ -134,7 +134,7 @@ class DenseRows:
         return self._sum_blocks(lambda rows: rows * rows)
 
     def _sum_blocks(self, f: Callable[[Array], Array], *, rough: bool = False) -> np.ndarray:
-        """Sum ``f`` over the rows in double precision, by blocks to save memory on a GPU."""
+        """Sum ``f`` over blocks of rows in double precision, to save GPU memory."""
         xp, Z = self.xp, self.Z
 
         def sums(rows: slice) -> Array:

@@ -18,7 +18,7 @@ SHARED_MODES = ("r", "r+", "w+")  # modes in which memory and file agree
 
 
 def is_large_map(X: Any) -> bool:
-    """Return whether ``X`` is a memory map that is too large to be copied into memory."""
+    """Return whether ``X`` is a memory map too large to be copied into memory."""
     return isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > IN_MEMORY
 
 
@@ -53,7 +53,7 @@ class MappedRows(Source):
 
 
 def _mapping(X: np.memmap) -> mmap.mmap | None:
-    """Return the mapping of a memory map or of its view if its pages can be released."""
+    """Return the mapping behind a memory map if its pages can be released."""
     base: Any = X
     while isinstance(base, np.ndarray):
         base = base.base

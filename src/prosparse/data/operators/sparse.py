@@ -14,7 +14,7 @@ from scipy import sparse
 from ...parallel import in_parallel, slices_of
 from ..arrays import Array, precision_of
 from ..columns import Deviations, Extent
-from .base import Block, Operator, row_slices
+from .base import Block, LazyRows, Operator, row_slices
 
 # Maximum mean of a column, in standard deviations, for products in single precision.
 _MAX_MEAN_IN_SINGLE = 100.0
@@ -28,7 +28,7 @@ _MAX_DENSE_PIECES = 4  # maximum number of pieces that are processed in parallel
 
 
 def canonical(X: Any) -> sparse.csr_array:
-    """Convert ``X`` to CSR with sorted indices and without duplicates; ``X`` never changes.
+    """Convert ``X`` to CSR with sorted indices and without duplicates.
 
     SciPy sorts and sums duplicates in place, and conversions share memory. Therefore ``X`` is
     copied first unless it is in canonical format.
@@ -43,19 +43,10 @@ def canonical(X: Any) -> sparse.csr_array:
 def placed_sums(
     values: Sequence[np.ndarray], positions: Sequence[np.ndarray], rows: np.ndarray
 ) -> np.ndarray:
-    """Multiply permuted sparse columns: sum_k values[j][k] rows[positions[j][i, k]].
+    """Compute sum_k values[j][k] rows[positions[j][i, k]] of permuted columns j.
 
-    Parameters
-    ----------
-    values : sequence of ndarray of shape (k,)
-        Stored entries of each column j.
-    positions : sequence of int ndarray of shape (m, k)
-        Rows of the entries in each permutation i.
-    rows : ndarray of shape (n, d)
-
-    Returns
-    -------
-    ndarray of shape (n_columns, m, d)
+    Column j has the stored entries ``values[j]`` (k,), which permutation i places in the rows
+    ``positions[j][i]``. The result has shape (n_columns, n_permutations, d).
     """
     n_columns, m = len(positions), positions[0].shape[0]
     row_lengths = np.repeat([indices.shape[1] for indices in positions], m)
@@ -70,8 +61,8 @@ def placed_sums(
     return np.asarray(permuted @ rows).reshape(n_columns, m, rows.shape[1])
 
 
-class CentredRows:
-    """(S - 1 shift') diag(factor) for a block of rows S; supports ``@`` only."""
+class CentredRows(LazyRows):
+    """(S - 1 shift') diag(factor) for a block of rows S."""
 
     def __init__(self, S: Any, shift: Array, factor: Array):
         self.S, self.shift, self.factor = S, shift, factor
@@ -80,21 +71,9 @@ class CentredRows:
         F = self.factor[:, None] * F
         return self.S @ F - self.shift @ F
 
-    @property
-    def T(self) -> CentredColumns:
-        return CentredColumns(self)
-
-
-class CentredColumns:
-    """The transpose of `CentredRows`."""
-
-    def __init__(self, rows: CentredRows):
-        self.rows = rows
-
-    def __matmul__(self, Y: Array) -> Array:
-        rows = self.rows
-        product = rows.S.T @ Y - rows.shift[:, None] * np.sum(Y, axis=0)
-        return rows.factor[:, None] * product
+    def rmatmul(self, Y: Array) -> Array:
+        product = self.S.T @ Y - self.shift[:, None] * np.sum(Y, axis=0)
+        return self.factor[:, None] * product
 
 
 class SparseOperator(Operator):
@@ -222,7 +201,7 @@ def _dense_pieces(columns: int) -> list[slice]:
 
 
 def _dense_outer(S: Any, mean: Array, columns: np.ndarray) -> Array:
-    """Compute (S - 1 mean')(S - 1 mean')' by converting some columns at a time to dense."""
+    """Compute (S - 1 mean')(S - 1 mean')' from a few dense columns at a time."""
     taken = S[:, columns].tocsc()
     total = np.zeros((S.shape[0],) * 2, dtype=S.dtype)
     for part in slices_of(columns.size, min(_DENSE_COLUMNS, S.shape[0])):
@@ -232,7 +211,7 @@ def _dense_outer(S: Any, mean: Array, columns: np.ndarray) -> Array:
 
 
 def _sparse_outer(S: Any, mean: Array, columns: np.ndarray) -> Array:
-    """Compute (S - 1 mean')(S - 1 mean')' from the sparse S S', by subtracting the means."""
+    """Compute (S - 1 mean')(S - 1 mean')' from S S' by subtracting the means."""
     S, mean = S[:, columns], mean[columns]
     correction = S @ mean - 0.5 * (mean @ mean)
     product = (S @ S.T).toarray()
@@ -307,7 +286,7 @@ def _deviations(S: Any, shift: Array, factor: Array, weights: np.ndarray | None)
 
 
 def _row_pieces(S: Any, max_pieces: int | None = None) -> list[tuple[slice, slice]]:
-    """Divide the rows into pieces; return the slices of rows and of their stored entries.
+    """Divide the rows; return slices of rows and of their stored entries.
 
     Temporary arrays for all entries at once would need more memory and time than S itself.
     """
