@@ -81,7 +81,7 @@ class Reconstruction(NamedTuple):
     explained_variance: np.ndarray  # (n_components,) of the scores
 
     def incremental_r2(self, count: int) -> np.ndarray:
-        """Return the R2 that each of the first variables adds, (count, n_features)."""
+        """Return the R2 (count, n_features) that each of the first variables adds."""
         return incremental_r2(
             self.order,
             self.loadings,
@@ -258,36 +258,12 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
 
 
 def scores_of(model: VariableSelector, X: Any) -> np.ndarray | None:
-    """Compute the scores of the rows of ``X`` as a NumPy array.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        Estimator of a registered method.
-    X : data matrix of shape (n_samples, n_features_in_)
-        Rows to project.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_components), or None
-        None for a regression.
-    """
+    """Compute the scores of the rows of ``X``, or None for a regression."""
     return to_numpy(model.transform(X)) if isinstance(model, SparseProjection) else None
 
 
 def explained_proportions(model: VariableSelector) -> np.ndarray | None:
-    """Return the proportion of the total variance that each component explains.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        Estimator of a registered method.
-
-    Returns
-    -------
-    ndarray of shape (n_components,), or None
-        None if the proportions are unknown.
-    """
+    """Return the proportion of variance of each component, None if unknown."""
     ratio = vars(model).get("explained_variance_ratio_")
     if ratio is None or not np.all(np.isfinite(to_numpy(ratio))):
         return None
@@ -363,7 +339,7 @@ def _reconstruction(fitted: Mapping[str, Any], parameters: Mapping[str, Any]) ->
 
 
 def _views(fitted: Mapping[str, Any]) -> Views:
-    """Divide the variance that each factor explains in a view by the variance of the model."""
+    """Divide the variance of each view between the factors and the noise."""
     columns = [np.asarray(indices) for indices in fitted["view_columns_"]]
     squares = np.atleast_2d(to_numpy(fitted["components_"])).astype(float) ** 2
     varying = to_numpy(fitted["varying_"]).astype(bool)

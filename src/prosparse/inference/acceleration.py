@@ -33,16 +33,8 @@ M = TypeVar("M", bound=Any)
 class Extrapolation(ABC, Generic[M]):
     """Base class of accelerators over a flat vector.
 
-    Parameters
-    ----------
-    pack : callable
-        Function from a state to a flat vector.
-    unpack : callable
-        Function from a flat vector and a state to the state with these values.
-    xp : module
-        Array namespace of the vectors.
-    size : int
-        Number of iterations in the history.
+    ``pack`` maps a state to a vector, and ``unpack`` a vector and a state to the state with these
+    values. ``size`` is the number of iterations in the history.
     """
 
     def __init__(
@@ -187,10 +179,10 @@ def over_loadings(
         [Callable[[State], Array], Callable[[Array, State], State], Namespace], A
     ],
 ) -> A:
-    """Accelerate a factor model over its loadings ``state.<field>`` and log ``sigma2``.
+    """Accelerate a factor model over its loadings ``state.<field>`` and noise.
 
-    All other parts of the state follow from these within one step. ``accelerator`` is the class of
-    the accelerator.
+    The vector holds the loadings and log ``sigma2``. All other parts of the state follow from these
+    within one step.
     """
 
     def pack(state: State) -> Array:

@@ -17,14 +17,7 @@ UPDATE_INTERVAL = 0.2  # minimum time between updates of a notebook, in seconds
 class Progress:
     """Context manager that shows the iteration and the objective.
 
-    Parameters
-    ----------
-    total : int or None
-        Maximum number of iterations, None if it is unknown.
-    label : str
-        Name of the fit.
-    verbose : int or bool, default=0
-        Whether to show progress.
+    ``total`` is the maximum number of iterations, None if it is unknown.
     """
 
     def __init__(self, total: int | None, label: str, verbose: int | bool = 0):
@@ -71,7 +64,7 @@ def _make_display(label: str, total: int | None) -> _Display:
 
 
 def _in_notebook() -> bool:
-    """Return whether the fit runs in the kernel of a notebook (Jupyter, Colab, VS Code)."""
+    """Return whether the fit runs in the kernel of a notebook."""
     if "IPython" not in sys.modules:  # Kernels import IPython.
         return False
     from IPython import get_ipython

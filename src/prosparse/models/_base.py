@@ -182,23 +182,10 @@ class VariableSelector(BaseEstimator):
     def _set_selection(
         self, columns: Columns, order: np.ndarray, selected: np.ndarray, relevance: np.ndarray
     ) -> np.ndarray:
-        """Set the attributes of a selection among the varying columns.
+        """Set the attributes of a selection; return the selected positions.
 
-        Parameters
-        ----------
-        columns : Columns
-            Means, scales and positions of the varying columns.
-        order : ndarray of shape (n_varying,)
-            Varying columns, the most relevant first.
-        selected : ndarray of int
-            Selected columns among the varying ones.
-        relevance : ndarray of shape (n_varying,)
-            Relevance of the varying columns.
-
-        Returns
-        -------
-        ndarray of int
-            Positions of the selected columns in the data matrix.
+        ``order`` (the most relevant first), ``selected`` and ``relevance`` refer to the varying
+        columns.
         """
         self.mean_, self.scale_, self.varying_ = columns.mean, columns.scale, columns.varying
         like, varying = columns.mean, to_numpy(columns.varying)
@@ -352,18 +339,9 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         self.components_ = spread(components, positions, like.shape[0])
 
     def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
-        """Set all attributes that follow from the components.
+        """Set all attributes that follow from the components W (d, n_varying).
 
-        Parameters
-        ----------
-        op : Operator
-            Centred data.
-        columns : Columns
-            Means, scales and positions of the varying columns.
-        W : ndarray of shape (d, n_varying)
-            Components.
-        total : float
-            Number of observations (sum of the sample weights).
+        ``total`` is the number of observations (the sum of the sample weights).
         """
         squares, like = to_numpy(op.column_squares()), columns.mean
         along = sums_of_squares(op, W.T)
