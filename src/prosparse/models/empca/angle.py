@@ -44,7 +44,7 @@ def constraint_columns(V: Floats, nonnegative: bool) -> Floats:
 def maximise_linear(
     f: Floats, G: Floats, c: float, nonnegative: bool
 ) -> tuple[Floats | None, Floats]:
-    """Return the feasible unit w that maximises f'w, or None, and the multipliers alpha."""
+    """Return the feasible unit w that maximises f'w, or None, and alpha."""
     c = max(c - SLACK, 0.0)
 
     def h(alpha: Floats) -> Floats:
@@ -74,7 +74,7 @@ def maximise_linear(
 def _on_active_set(
     f: Floats, G: Floats, c: float, nonnegative: bool, r: Floats, alpha: Floats
 ) -> Floats | None:
-    """Return the optimum in closed form, given the active constraints and positive entries.
+    """Return the optimum in closed form on the active constraints, or None.
 
     w = B z + tau (part of f orthogonal to B) with B'w = c and |w| = 1; the columns of B are the
     active constraints.
@@ -148,7 +148,7 @@ def feasible_on(
 
 
 def _select_variables(f: Floats, G: Floats, c: Constraint, cosine: float) -> Indices:
-    """Return the K variables with the largest entries in the unrestricted solution."""
+    """Return the K largest variables of the unrestricted solution."""
     allowed = np.flatnonzero(c.allowed)
     _, alpha = maximise_linear(f[allowed], G[allowed], cosine, c.nonnegative)
     gain = selection_score((f - G @ alpha)[None, :], c)[0]

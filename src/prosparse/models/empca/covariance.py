@@ -31,22 +31,10 @@ class Covariance(NamedTuple):
 def covariance_of(
     given: Any, n_samples: int | None, mean: ArrayLike | None, scale: bool
 ) -> Covariance:
-    """Validate a covariance matrix.
+    """Validate a covariance or correlation matrix (p, p).
 
-    Parameters
-    ----------
-    given : array-like of shape (p, p)
-        Covariance or correlation matrix.
-    n_samples : int or None
-        Number of observations.
-    mean : array-like of shape (p,) or None
-        Column means; zeros if None.
-    scale : bool
-        Whether the matrix is converted to a correlation matrix.
-
-    Returns
-    -------
-    Covariance
+    Without ``mean``, the column means are zero. With ``scale``, the matrix is converted to a
+    correlation matrix.
     """
     C = symmetrise(given)
     p = C.shape[0]

@@ -65,7 +65,7 @@ def make_nonnegative_step(quadratic: Quadratic) -> Callable[[Support], Support]:
 
 
 def _move_towards(inside: Floats, v: Floats) -> Floats:
-    """Move from positive loadings ``inside`` towards ``v`` until the first becomes zero."""
+    """Move from positive loadings towards ``v`` until the first becomes zero."""
     v = v if v @ inside >= 0 else -v
     outside = v <= 0
     if not np.any(outside):

@@ -84,7 +84,7 @@ class Solution(NamedTuple):
 
     @property
     def reason(self) -> StopReason:
-        """Most severe stop reason; unfinished loops take precedence over exhausted variance."""
+        """Most severe stop reason; unfinished loops precede exhausted variance."""
         reason = worst([found.reason for found in self.components])
         return StopReason.EXHAUSTED if self.exhausted and not reason.unfinished else reason
 
@@ -277,18 +277,6 @@ def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]
     """Solve problems of increasing cardinality, each started from its neighbours.
 
     The path is computed upwards, and then downwards without random starts.
-
-    Parameters
-    ----------
-    op : Operator
-        Centred data.
-    problems : sequence of EmpcaOptions
-        Problems in increasing order of their cardinalities.
-
-    Returns
-    -------
-    list of Solution
-        In the same order.
     """
     quadratic = quadratic_of(op)
     certification = problems[0].certification if problems else None
@@ -314,7 +302,7 @@ def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]
 
 
 def certification_problems(solution: Solution) -> Iterator[Candidate]:
-    """Yield each component with the problem that it solves, for `certify.bounds.gaps`."""
+    """Yield each component with the problem that it solves."""
     remaining, options = all_variables(solution.quadratic), solution.options
     for K, found in zip(options.cardinalities, solution.components, strict=False):
         c = next_constraint(remaining, K, options.nonnegative)
