@@ -130,7 +130,6 @@ class GSPPCA(GaussianProjection):
     """
 
     _accepts_any_container = True
-    _variable_attributes = (("inclusion_probability", "inclusion_probability_"),)
 
     def __init__(
         self,

@@ -95,14 +95,14 @@ Density = NoiselessDensity | NoisyDensity
 
 
 def _squared_radii(block: Array, order: Array, last: Array, xp: Namespace) -> Array:
-    """Return r^2 of every row for every cardinality, by cumulative sums along the ranking."""
+    """Return r^2 of every row and cardinality, by cumulative sums."""
     ranked = xp.take(block, order, axis=1)
     squares = xp.cumulative_sum(ranked * ranked, axis=1, dtype=xp.float64)
     return xp.take(squares, last, axis=1)
 
 
 def _sum_derivatives(r2: Array, log_b: Array, floor: Array, density: Density) -> tuple[Array, ...]:
-    """Return the sums over rows of the log density and its derivatives, per cardinality.
+    """Sum the log density and its derivatives over rows, for each cardinality.
 
     Cardinalities are processed in tiles whose temporaries fit into the cache.
     """
@@ -126,20 +126,8 @@ def _sum_block_derivatives(
 class NestedModels:
     """Models of the first q variables of a ranking.
 
-    Parameters
-    ----------
-    op : Operator
-        Data matrix.
-    order : ndarray of int, shape (p,)
-        Indices of the variables, most relevant first.
-    d : int
-        Number of components.
-    noise : float
-        Variance of the inactive variables.
-    kind : {"noiseless", "noisy"}
-        Model of the active variables.
-    report : callable, optional
-        Function that receives the largest log evidence after every Newton iteration.
+    ``order`` (p,) has the most relevant variable first, and ``noise`` is the variance of the
+    inactive variables. ``report`` receives the largest log evidence after every Newton iteration.
     """
 
     def __init__(
@@ -221,7 +209,7 @@ class NestedModels:
         return log_b
 
     def cache_radii(self, q: np.ndarray) -> Operator | None:
-        """Return r^2 of all rows, or None if these are not much smaller than the data matrix.
+        """Return r^2 of all rows, or None if that does not save memory.
 
         Newton iterations then read the squared radii instead of the data matrix.
         """
@@ -233,7 +221,7 @@ class NestedModels:
         return DenseOperator(self.op.gather_rows(f, entrywise=True))
 
     def _column_indices(self, q: np.ndarray) -> tuple[Array, Array]:
-        """Return the ranked columns and the position of the last active one per cardinality."""
+        """Return the ranked columns and the last active one of each cardinality."""
         like = self.column_squares
         return from_numpy(self.order[: int(q.max())], like), from_numpy(q - 1, like)
 
@@ -265,21 +253,10 @@ class NestedModels:
         return tuple(to_numpy(part) for part in parts)
 
     def maximise(self, q: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Maximise the log density of the active variables over log b by Newton's method.
+        """Maximise the log density of the active variables over log b by Newton.
 
-        Parameters
-        ----------
-        q : ndarray of int, shape (m,)
-            Cardinalities.
-        offset : ndarray of shape (m,)
-            Initial log b, minus its moment estimate.
-
-        Returns
-        -------
-        value : ndarray of shape (m,)
-            Maximum.
-        log_b : ndarray of shape (m,)
-            Maximiser.
+        ``offset`` (m,) is the initial log b minus its moment estimate. Returns the maxima and the
+        maximisers, both (m,).
         """
         centre = self.moment_estimate(q)
         log_b, value = centre + offset, np.empty(q.size)
@@ -324,7 +301,7 @@ def evidence_path(
 
 
 def _spaced_indices(low: int, high: int, count: int) -> np.ndarray:
-    """Return about ``count`` indices from low to high (inclusive), denser near ``low``."""
+    """Return about ``count`` indices from low to high, denser near ``low``."""
     half = count // 2
     even = np.linspace(low, high, half)
     dense = low - 1 + np.geomspace(1, high - low + 1, half)
@@ -334,21 +311,9 @@ def _spaced_indices(low: int, high: int, count: int) -> np.ndarray:
 def search_coarse_to_fine(
     evaluate: Callable[[np.ndarray], np.ndarray], cardinalities: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Search the maximum on successively finer grids.
+    """Search the maximum on successively finer grids of increasing candidates.
 
-    Parameters
-    ----------
-    evaluate : callable
-        Function from cardinalities to values.
-    cardinalities : ndarray of int
-        Candidates, increasing.
-
-    Returns
-    -------
-    cardinalities : ndarray of int
-        Evaluated candidates, including all around the maximum.
-    values : ndarray
-        Their values.
+    Returns the evaluated candidates, including all around the maximum, and their values.
     """
     q = np.asarray(cardinalities)
     values = np.full(q.size, np.nan)

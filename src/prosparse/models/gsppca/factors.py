@@ -70,22 +70,8 @@ def make_factor_step(
 
     An iteration over a matrix in memory costs two products with X, and a product with at most eight
     columns for the Newton step. A matrix in blocks is read once per iteration: the new Y and Y'X
-    are computed together, and the state contains both.
-
-    Parameters
-    ----------
-    op : Operator
-        Data matrix.
-    n : int
-        Number of observed rows.
-    single : Operator, default=None
-        Data matrix in single precision. If given, products with X and arrays of length p are in
-        single precision.
-
-    Returns
-    -------
-    callable
-        Function from `FactorState` to `FactorState`.
+    are computed together, and the state contains both. With ``single``, a copy of the matrix in
+    single precision, products with X and arrays of length p are in single precision.
     """
     xp, total = op.xp, float(op.xp.sum(op.column_squares()))
     table, work = (op, xp.float64) if single is None else (single, xp.float32)
@@ -165,31 +151,12 @@ def extend_step(
     curvature: Curvature,
     multiply_columns: Callable[[Array], Array],
 ) -> tuple[Array, Array | None, float]:
-    """Replace the plain step by Newton's step orthogonal to the span of the factors.
+    """Replace the plain step by Newton's step orthogonal to the factors.
 
-    Parameters
-    ----------
-    state : FactorState
-        State before the step.
-    YY : ndarray of shape (d, d)
-        Its product Y'Y.
-    Y_new : Array of shape (n, d)
-        Factors after the plain step.
-    YX_new : Array of shape (d, p) or None
-        Their product Y'X if the data matrix is read in blocks.
-    curvature : Curvature
-        Second derivatives of the bound at ``state``.
-    multiply_columns : callable
-        Function from Y to Y'X.
-
-    Returns
-    -------
-    Y : Array of shape (n, d)
-        Factors after Newton's step.
-    YX : Array of shape (d, p) or None
-        Their product Y'X if the data matrix is read in blocks.
-    ratio : float
-        Largest ratio r of `newton_correction`.
+    ``YY`` is Y'Y before the step and ``Y_new`` are the factors after the plain step. ``YX_new`` is
+    Y_new'X if the data matrix is read in blocks, else None. ``multiply_columns`` maps Y to Y'X.
+    Returns the factors after Newton's step, their product with X, and the largest ratio r of
+    `newton_correction`.
     """
     Y, YX = state.Y, YX_new
     F = Y_new - Y
@@ -218,22 +185,6 @@ def make_mixed_precision_step(
     from a start that an accelerator proposed. Otherwise this iteration and all later ones are in
     double precision. In single precision, the rounding error is subtracted from the bound, so that
     the bound does not decrease at the change to double precision.
-
-    Parameters
-    ----------
-    op : Operator
-        Data matrix.
-    n : int
-        Number of observed rows.
-    single : Operator
-        Data matrix in single precision.
-    min_increase : float
-        Minimum increase of the bound in single precision.
-
-    Returns
-    -------
-    callable
-        Function from `FactorState` to `FactorState`.
     """
     xp = op.xp
     double_step, single_step = make_factor_step(op, n), make_factor_step(op, n, single)

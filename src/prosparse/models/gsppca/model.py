@@ -59,7 +59,7 @@ class State(NamedTuple):
 
 
 def init(parts: Spectrum, d: int) -> State:
-    """Return the maximum likelihood loadings of probabilistic PCA; t = column variance / d."""
+    """Return the ML loadings of probabilistic PCA, and t = column variance / d."""
     n, p = parts.n, parts.op.shape[1]
     squares = parts.op.column_squares()
     values = to_numpy(parts.eigenvalues) / n
@@ -78,19 +78,8 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
     """Return one variational iteration, from q(W) to q(Y) to q(W).
 
     An iteration costs two products with X and O(p d + d^3) operations. Arrays of length p stay on
-    the device of the data matrix, in double precision; d x d matrices are in CPU memory.
-
-    Parameters
-    ----------
-    op : Operator
-        Any data matrix with the same X'X as the observed one.
-    n : int
-        Number of observed rows.
-
-    Returns
-    -------
-    callable
-        Function from `State` to `State`.
+    the device of the data matrix, in double precision; d x d matrices are in CPU memory. ``op`` is
+    any data matrix with the same X'X as the n observed rows.
     """
     total = float(op.xp.sum(op.column_squares()))
 
@@ -110,7 +99,7 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
 
 
 def covariance_root(WW: np.ndarray, sigma2: float) -> np.ndarray:
-    """Return the lower triangular root, Sigma = (I + E[W'W] / sigma2)^-1 = root' root."""
+    """Return lower triangular root with root' root = (I + E[W'W] / sigma2)^-1."""
     factor = np.linalg.cholesky(WW / sigma2 + np.eye(WW.shape[0]))
     inverse: np.ndarray = dtrtri(factor, lower=1)[0]
     return inverse
@@ -126,7 +115,7 @@ class FactorMoments(NamedTuple):
 
 
 def factor_moments(n: int, root: np.ndarray, YY: np.ndarray) -> FactorMoments:
-    """Return the moments of q(Y) from the root of Sigma and the product of the means, Y'Y."""
+    """Return the moments of q(Y) from the root of Sigma and Y'Y of the means."""
     A = n * (root.T @ root) + YY
     return FactorMoments(*np.linalg.eigh(A), _factor_divergence(n, root, A))
 
@@ -134,29 +123,11 @@ def factor_moments(n: int, root: np.ndarray, YY: np.ndarray) -> FactorMoments:
 def rounded_factor_moments(
     n: int, root: np.ndarray, Q: np.ndarray, squares: np.ndarray, sigma2: float, precision: type
 ) -> FactorMoments:
-    """Return the moments of q(Y) if Y Q was rounded.
+    """Return the moments of q(Y) if Y Q was rounded; ``squares`` is Q'Y'Y Q.
 
     The rounding error is common to all columns and would accumulate. The bound is valid for any Y
     and any approximation diag(a) of Q'A Q, provided that ``remainder`` is the exact difference.
-
-    Parameters
-    ----------
-    n : int
-        Number of observed rows.
-    root : ndarray of shape (d, d)
-        Root of Sigma.
-    Q : ndarray of shape (d, d)
-        Basis.
-    squares : ndarray of shape (d, d)
-        Product of the rounded Y Q with itself.
-    sigma2 : float
-        Noise variance.
-    precision : type
-        Floating-point type of a / sigma2.
-
-    Returns
-    -------
-    FactorMoments
+    ``precision`` is the floating-point type of a / sigma2.
     """
     A = n * (Q.T @ root.T @ root @ Q) + squares
     a = sigma2 * (np.diagonal(A) / sigma2).astype(precision).astype(float)
@@ -189,29 +160,8 @@ def update_loadings(
 ) -> Loadings:
     """Update t, q(W) and sigma2, expand the parameters, and compute the bound.
 
-    The rows of W are integrated out for the update of t. Then S_jk = t_k D_jk and
-    m_jk = c g_jk S_jk.
-
-    Parameters
-    ----------
-    cG : Array of shape (d, p)
-        G / sigma2.
-    moments : FactorMoments
-        Moments of q(Y).
-    t : Array of shape (p,)
-        Prior variances.
-    sigma2 : float
-        Noise variance.
-    op : Operator
-        Data matrix.
-    n : int
-        Number of observed rows.
-    total : float
-        Sum of squares of X.
-
-    Returns
-    -------
-    Loadings
+    The rows of W are integrated out for the update of t. Then S_jk = t_k D_jk and m_jk = c g_jk
+    S_jk. ``cG`` (d, p) is G / sigma2, and ``total`` is the sum of squares of X.
     """
     xp, (d, p) = op.xp, cG.shape
     e = from_numpy(moments.a / sigma2, cG, cG.dtype)
@@ -289,7 +239,7 @@ class RelaxedState(Protocol):
 
 
 def rank_variables(state: RelaxedState) -> np.ndarray:
-    """Return the indices of the variables by decreasing t, and by h_k'(0) if t is zero."""
+    """Return the variables by decreasing t, and by h_k'(0) if t is zero."""
     return np.lexsort((-to_numpy(state.slope), -to_numpy(state.t)))
 
 

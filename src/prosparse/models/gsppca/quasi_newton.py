@@ -54,15 +54,9 @@ class QuasiNewtonMemory(NamedTuple):
 class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
     """Quasi-Newton acceleration with absolute eigenvalues.
 
-    Parameters
-    ----------
-    pack, unpack, xp, size
-        See `Extrapolation`.
-    n_compared : int, default=None
-        Number of leading entries of a vector that enter inner products. The other entries are
-        linear in these. By default, all entries are compared.
-    ahead : callable, default=None
-        Function from a result to a vector that lies further along the step than ``pack(result)``.
+    ``n_compared`` leading entries of a vector enter inner products, by default all; the other
+    entries are linear in these. ``ahead`` maps a result to a vector that lies further along the
+    step than ``pack(result)``.
     """
 
     def __init__(
@@ -104,7 +98,7 @@ class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
         return self._continue_at(memory, proposal, result)
 
     def _weights(self, memory: QuasiNewtonMemory, m: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weights of the dx and of the df in the proposal, beyond f itself.
+        """Return the weights of the dx and the df in the proposal, beyond f itself.
 
         Rows that are not filled have weight zero. They take part because libraries that compile
         their operations do so once per shape.

@@ -156,7 +156,6 @@ class SPPCA(GaussianProjection):
             op, columns = self._standardise(X, False)
             solution = solve(op, self._options(columns))
             self._describe(solution, columns, op.shape[0] * op.shape[1])
-
         return self
 
     def _options(self, columns: Columns) -> Options:

@@ -89,7 +89,7 @@ class _Round(NamedTuple):
 
 
 def _rounds(d: int) -> list[_Round]:
-    """Return all pairs of d rows in rounds of disjoint pairs (round-robin schedule)."""
+    """Return all pairs of d rows in rounds of disjoint pairs (round-robin)."""
     ring = list(range(d + d % 2))
     rounds = []
     for _ in range(len(ring) - 1):

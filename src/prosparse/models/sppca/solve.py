@@ -53,7 +53,7 @@ class PenaltyPath(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Fit in the columns and units of the operator; path and criterion in those of the data."""
+    """Fit in the units of the operator; path and criterion in those of the data."""
 
     loadings: np.ndarray  # (d, p) in decreasing order of norm, the largest of each positive
     order: np.ndarray  # (p,) variables in decreasing order of the norm of their loadings
@@ -175,7 +175,7 @@ def evaluate_penalties(path: PenaltyPath, n: int, n_loadings: int, options: Opti
 
 
 def order_components(W: np.ndarray) -> np.ndarray:
-    """Sort components by decreasing norm and make the largest loading of each positive."""
+    """Sort components by norm and make the largest loading of each positive."""
     W = W[np.argsort(-np.sum(W**2, axis=1), kind="stable")]
     strongest = W[np.arange(W.shape[0]), np.argmax(np.abs(W), axis=1)]
     signs = np.where(strongest < 0, -1.0, 1.0)
