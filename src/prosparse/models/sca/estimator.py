@@ -32,7 +32,7 @@ from ...errors import (
     check_non_negative,
     warn,
 )
-from ...inference.checkpoint import Checkpoint
+from ...inference.checkpoint import Stage
 from ...inference.loop import StopReason
 from ...inference.progress import Progress
 from .._base import CheckpointLike, HasDensity, SparseProjection, check_varying
@@ -51,6 +51,7 @@ from .missing_data import dense_with_missing, standardise_observed
 from .model import Noise
 from .non_gaussian_data import (
     NonGaussianModel,
+    check_in_memory,
     column_likelihoods,
     prepare_rows,
     view_likelihoods,
@@ -265,37 +266,10 @@ class SCA(HasDensity, SparseProjection):
 
     _accepts_any_container = True
     _variable_attributes = (
-        ("inclusion_probability", "inclusion_probability_"),
         ("noise_variance", "feature_noise_variance_"),
         ("linear_threshold", "linear_threshold_"),
         ("component_std_", "components_std_"),
     )
-
-    components_std_: Array
-    view_components_: list[Array]
-    view_columns_: list[np.ndarray]
-    view_names_: list[np.ndarray | None]
-    likelihood_: list[Likelihood]
-    linear_threshold_: Array
-    factor_view_: Array
-    view_correlation_: Array
-    n_private_: list[int]
-    n_pruned_: int
-    noise_variance_: Array
-    feature_noise_variance_: Array
-    explained_variance_per_view_: Array
-    explained_variance_per_group_: Array
-    factor_variance_per_group_: Array
-    groups_: np.ndarray
-    group_sizes_: np.ndarray
-    group_means_: Array
-    group_noise_variance_: Array
-    group_varying_: Array
-    objective_path_: Array
-    n_iter_: int
-    stop_reason_: StopReason
-    n_features_in_: int
-    feature_names_in_: np.ndarray
 
     def __init__(
         self,
@@ -427,19 +401,8 @@ class SCA(HasDensity, SparseProjection):
         op, columns, seen = _standardise(X, scale=self.noise == "feature")
         groups = varying_view_columns(self.view_columns_, columns.varying_index, X.shape[1])
         options = self._options(len(groups), columns)
-        # A list of data matrices defines the views in `fit`, not in the parameters, so that the
-        # checkpoint has to compare them.
-        file = self._open_checkpoint(
-            checkpoint, X, views=self.view_columns_ if views_given else None
-        )
-        solution = solve(
-            op,
-            seen,
-            groups,
-            options,
-            progress=Progress(self.max_iter, "SCA", self.verbose),
-            checkpoint=file.stage("loadings") if file else None,
-        )
+        stage = self._open_stage(checkpoint, X, views_given)
+        solution = solve(op, seen, groups, options, self._progress(), stage)
         kept = columns.varying_index
         mean, scale = (to_numpy(part).astype(float)[kept] for part in (columns.mean, columns.scale))
         self._set_results(solution, columns, mean, columns.length(scale))
@@ -475,19 +438,9 @@ class SCA(HasDensity, SparseProjection):
             X, rows, self.noise == "feature", None if count is None else count + sum(private)
         )
         groups = varying_view_columns(self.view_columns_, table.kept, X.shape[1])
-        file = self._open_checkpoint(
-            checkpoint,
-            X,
-            views=self.view_columns_ if views_given else None,
-            groups=rows.labels[rows.codes],
-        )
-        solution = solve_groups(
-            table,
-            groups,
-            self._options(len(groups), columns),
-            progress=Progress(self.max_iter, "SCA", self.verbose),
-            checkpoint=file.stage("loadings") if file else None,
-        )
+        stage = self._open_stage(checkpoint, X, views_given, groups=rows.labels[rows.codes])
+        options = self._options(len(groups), columns)
+        solution = solve_groups(table, groups, options, self._progress(), stage)
         self._set_group_results(solution, columns, table, rows)
 
     def _fit_non_gaussian(
@@ -513,18 +466,10 @@ class SCA(HasDensity, SparseProjection):
         # One standard deviation on the scale of the linear predictor, by the slope of the mean.
         slope = np.where(kept_likelihood == "bernoulli", inside * (1.0 - inside), inside)
         per_unit = np.where(gaussian, deviation / size, np.minimum(deviation / slope, 2.0))
-        file = self._open_checkpoint(
-            checkpoint, X, views=self.view_columns_ if views_given else None
-        )
+        stage = self._open_stage(checkpoint, X, views_given)
+        options = self._options(len(groups), columns)
         solution = solve_non_gaussian(
-            rows,
-            op,
-            per_unit,
-            inside,
-            groups,
-            self._options(len(groups), columns),
-            progress=Progress(self.max_iter, "SCA", self.verbose),
-            checkpoint=file.stage("loadings") if file else None,
+            rows, op, per_unit, inside, groups, options, self._progress(), stage
         )
         self.likelihood_ = list(names)
         thresholds = spread(rows.linear_threshold[None, :], kept, self.n_features_in_)[0]
@@ -683,16 +628,22 @@ class SCA(HasDensity, SparseProjection):
         self.noise_variance_ = columns.numbers(view_noise)
         self.feature_noise_variance_ = columns.numbers(column_noise)
 
-    def _open_checkpoint(
-        self, checkpoint: CheckpointLike, X: Table, **others: object
-    ) -> Checkpoint | None:
-        """Open the checkpoint of the fit.
+    def _open_stage(
+        self, checkpoint: CheckpointLike, X: Table, views_given: bool, **others: object
+    ) -> Stage | None:
+        """Open the checkpoint of the loadings.
 
-        ``max_iter`` must be equal if it also limits the initial fits.
+        A list of data matrices defines the views in ``fit``, not in the parameters, so that the
+        checkpoint compares them. ``max_iter`` must be equal if it also limits the initial fits.
         """
+        others["views"] = self.view_columns_ if views_given else None
         if self.n_components == "auto" or container_of(X).has_missing(X):
             others["max_iter"] = self.max_iter
-        return super()._open_checkpoint(checkpoint, X, **others)
+        file = self._open_checkpoint(checkpoint, X, **others)
+        return file.stage("loadings") if file else None
+
+    def _progress(self) -> Progress:
+        return Progress(self.max_iter, "SCA", self.verbose)
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
@@ -891,13 +842,8 @@ class SCA(HasDensity, SparseProjection):
             )
         X = self._validate_rows(_drop_target(views, target, n_views))
         columns = self.view_columns_[target]
-        container = container_of(X)
-        if not (container.on_cpu and container.in_memory):
-            raise InputError(
-                "`predict_view` requires NumPy, pandas, polars or SciPy sparse data, got "
-                f"{type(X).__name__}. Convert X to a NumPy array."
-            )
-        X = container.to_dense(X)
+        check_in_memory(X, "`predict_view` requires")
+        X = container_of(X).to_dense(X)
         X[:, columns] = np.nan
         codes = self._group_codes(groups, X)
         if non_gaussian := self._non_gaussian_model():

@@ -31,26 +31,9 @@ def fit_imputed(
 ) -> State:
     """Return the state in which the iterations on the observed entries start.
 
-    Parameters
-    ----------
-    imputed : Operator
-        Centred data matrix with imputed values.
-    lay : ViewLayout
-        Layout of the views.
-    first : State
-        Start of the fit to imputed data.
-    step_of : callable
-        Function that returns the step of the model for given samples.
-    max_iter : int
-        Maximum number of iterations on imputed data.
-    tol : float
-        Tolerance per entry.
-
-    Returns
-    -------
-    State
-        Factors that lost all loadings have those of ``first`` again, because the observed entries
-        may support them.
+    ``imputed`` is the centred data matrix with imputed values, ``first`` the start of its fit, and
+    ``step_of`` returns the step of the model for given samples. Factors that lost all loadings have
+    those of ``first`` again, because the observed entries may support them.
     """
     n, p = imputed.shape
     samples = CompleteSamples(reduce_rows(imputed), n)

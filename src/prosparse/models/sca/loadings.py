@@ -167,7 +167,7 @@ def _candidates(
 
 
 def _min_residual_squares(A: np.ndarray) -> np.ndarray:
-    """Return (1 or p, Q) 1 / (A^-1)_jj with a margin for rounding; zero if unknown."""
+    """Return 1 / (A^-1)_jj (1 or p, Q), reduced for rounding; zero if unknown."""
     try:
         residual_squares: np.ndarray = 1.0 / np.diagonal(np.linalg.inv(A), axis1=1, axis2=2)
     except np.linalg.LinAlgError:  # a factor is zero in all samples
@@ -215,7 +215,10 @@ def _blocks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
 
 def row_covariances(t: np.ndarray, tau: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (Gamma + tau A)^-1 of (26), finite for t = 0, and log det(I + tau A t)."""
+    """Return (Gamma + tau A)^-1 of (26) and log det(I + tau A t).
+
+    The covariances are finite for t = 0.
+    """
     C, log_det = _covariances(t.T, tau, _rows_last(A))
     return C.transpose(2, 0, 1), log_det
 
@@ -227,9 +230,10 @@ def _rows_last(A: Array) -> Array:
 
 
 def _covariances(t: Array, tau: Array, A: Array) -> tuple[Array, Array]:
-    """Compute `row_covariances` with the rows last: t (Q, p), A (Q, Q, 1 or p), C (Q, Q, p).
+    """Compute `row_covariances` with the rows last.
 
-    B = I + tau t^1/2 A t^1/2 is inverted by sweeping its diagonal; all pivots are at least one.
+    The shapes are t (Q, p), A (Q, Q, 1 or p) and C (Q, Q, p). B = I + tau t^1/2 A t^1/2 is inverted
+    by sweeping its diagonal; all pivots are at least one.
     """
     xp, Q = array_namespace(t), t.shape[0]
     root = xp.sqrt(t)

@@ -89,7 +89,7 @@ class ViewLayout(NamedTuple):
         return array_namespace(values).take(values, self.view, axis=0)
 
     def to_device_of(self, like: Array) -> ViewLayout:
-        """Return the layout in the array library of ``like``; ``block`` stays in NumPy."""
+        """Return the layout in the array library of ``like``, except ``block``."""
         view, allowed, member = (as_like(p, like) for p in (self.view, self.allowed, self.member))
         noise = as_like(self.noise, like) if self.noise_has_prior else view
         return ViewLayout(view, allowed, self.block, noise, member)
@@ -118,20 +118,7 @@ def view_layout(
 ) -> ViewLayout:
     """Return the layout of shared factors followed by private factors.
 
-    Parameters
-    ----------
-    groups : list of ndarray of int
-        Columns of each view.
-    n_shared : int
-        Number of shared factors.
-    private : list of int
-        Number of private factors of each view.
-    noise : {"view", "feature"}, default="view"
-        One noise variance per view or per column.
-
-    Returns
-    -------
-    ViewLayout
+    ``groups`` are the columns of each view, and ``private`` its numbers of private factors.
     """
     if n_shared + sum(private) > MAX_FACTORS:
         raise ParameterError(
@@ -163,22 +150,8 @@ def init(
 ) -> State:
     """Return the state before the first step.
 
-    Parameters
-    ----------
-    samples : Samples
-        Data.
-    lay : ViewLayout
-        Layout of the views.
-    L : ndarray of shape (p, Q)
-        Initial loadings.
-    residual_variance : ndarray of shape (p,)
-        Variance of each column not explained by the loadings.
-    prior : HyperbolicPrior or None
-        Prior of the loadings; None for ARD.
-
-    Returns
-    -------
-    State
+    ``residual_variance`` (p,) is not explained by the initial loadings L. Without ``prior``, the
+    prior is ARD.
     """
     L, residual_variance = (as_like(part, samples.squares) for part in (L, residual_variance))
     xp, (p, Q) = array_namespace(L), L.shape
@@ -197,7 +170,7 @@ def init(
 
 
 def ard_step(samples: Samples, lay: ViewLayout, state: State) -> State:
-    """Update q(z), q(Lambda) with its prior variances, mu, tau and the scale of z."""
+    """Update q(z), q(Lambda), its prior variances, mu, tau and the scale of z."""
     now = state.ahead
     assert now.t is not None
     xp, tau = array_namespace(now.L), lay.of_columns(now.tau)
@@ -306,7 +279,7 @@ def log_posterior(
 def log_likelihood(
     samples: Samples, lay: ViewLayout, now: FactorParameters, m: FactorMoments
 ) -> float:
-    """Return sum_n log N(x_n; mu, Lambda Lambda' + Psi^-1) of the observed entries."""
+    """Return sum_n log N(x_n; mu, Lambda Lambda' + Psi^-1) of observed entries."""
     spread = lay.total(samples.squares + samples.observed * now.mu**2)
     count = lay.total(samples.observed)
     noise = np.sum(count * np.log(now.tau / (2.0 * np.pi)) - now.tau * spread)
@@ -381,7 +354,7 @@ def noise_prior(
     return N_PSEUDO_SAMPLES_VIEW + N_PSEUDO_SAMPLES_COLUMN, squares, log_prior
 
 
-def max_precisions(samples: Samples, lay: ViewLayout) -> Array:
+def max_precisions(samples: ColumnSquares, lay: ViewLayout) -> Array:
     """Return the (K,) noise precisions at `MIN_NOISE_RATIO`."""
     mean_squares = lay.total(samples.squares) / lay.total(samples.observed)
     return 1.0 / (MIN_NOISE_RATIO * mean_squares)
@@ -390,9 +363,9 @@ def max_precisions(samples: Samples, lay: ViewLayout) -> Array:
 def accelerator(largest: Array) -> Anderson:
     """Return the Anderson acceleration of loadings, offsets and log precisions.
 
-    Precisions are limited to ``largest`` (K,), the maximum that a step can reach.
+    Precisions are limited to ``largest`` (K,), the maximum that a step can reach. The state has a
+    field ``ahead`` of `FactorParameters`.
     """
-
     xp = array_namespace(largest)
 
     def pack(state: State) -> Array:

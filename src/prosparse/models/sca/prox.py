@@ -19,7 +19,7 @@ NEGLIGIBLE = 1e-12
 
 
 def largest_root(e: np.ndarray, g: np.ndarray, prior: HyperbolicPrior) -> np.ndarray:
-    """Return the largest l > 0 with e l + phi(l) = g, zero if there is none; g >= 0."""
+    """Return the largest l > 0 with e l + phi(l) = g >= 0, else zero."""
     if prior.shape == 1.0:
         soft_threshold: np.ndarray = np.maximum(g - prior.l1, 0.0) / e
         return soft_threshold

@@ -41,21 +41,10 @@ class Sketch(NamedTuple):
 def sketch_rows(
     op: Operator, groups: Sequence[np.ndarray], n_factors: Sequence[int]
 ) -> Sketch | None:
-    """Return a sketch of the data.
+    """Return a sketch of centred data (n, p), or None if it would save little.
 
-    Parameters
-    ----------
-    op : Operator
-        Centred data matrix (n, p).
-    groups : sequence of ndarray of int
-        Columns of each view.
-    n_factors : sequence of int
-        Number of factors of each view, shared ones included.
-
-    Returns
-    -------
-    Sketch or None
-        None if a sketch would save little.
+    ``groups`` are the columns of each view, and ``n_factors`` its numbers of factors, shared ones
+    included.
     """
     wanted = [count + N_EXTRA_DIRECTIONS for count in n_factors]
     if min(op.shape) <= max(EXACT_SIDE, MIN_ROW_RATIO * sum(wanted)):
@@ -80,7 +69,7 @@ def sketch_rows(
 
 
 def _leading(part: Operator, count: int) -> Array:
-    """Return approximate leading directions of a view, at most as many as columns."""
+    """Return approximate leading directions of a view, at most one per column."""
     if part.shape[1] <= count:
         return from_numpy(np.eye(part.shape[1]), part.column_squares())
     if part.shape[1] <= 2 * count:

@@ -49,7 +49,6 @@ from .non_gaussian import (
     Rows,
     fisher_information,
     initial_offsets,
-    non_gaussian_accelerator,
     non_gaussian_init,
     non_gaussian_step,
 )
@@ -95,7 +94,7 @@ class SCAOptions(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Fitted model in the units of the operator, with factors in their final order."""
+    """Fitted model in the units of the operator, with ordered factors."""
 
     L: np.ndarray  # (p, Q) loadings
     deviations: np.ndarray | None  # (p, Q) posterior standard deviations (ard)
@@ -115,30 +114,13 @@ def solve(
     seen: np.ndarray | None,
     groups: list[np.ndarray],
     options: SCAOptions,
-    *,
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Solution:
     """Fit the loadings of all views jointly.
 
-    Parameters
-    ----------
-    op : Operator
-        Centred data matrix (n, p), zero where a value is missing.
-    seen : ndarray of bool of shape (n, p) or None
-        Mask of the observed entries; None if all are observed.
-    groups : list of ndarray of int
-        Columns of each view.
-    options : SCAOptions
-        Parameters of the fit.
-    progress : Progress or None, default=None
-        Progress bar.
-    checkpoint : Stage or None, default=None
-        Stage of a checkpoint.
-
-    Returns
-    -------
-    Solution
+    ``op`` is the centred data matrix, zero where the mask ``seen`` is False; None if all entries
+    are observed. ``groups`` are the columns of each view.
     """
     samples, start, sketch, epsilon = _fit_data(op, seen, groups, options)
     counts, private = _factor_counts(start, samples.n, options), options.private
@@ -148,7 +130,7 @@ def solve(
         return view_layout(groups, shared, private, options.noise).to_device_of(samples.squares)
 
     def initial_state(lay: ViewLayout, prior: HyperbolicPrior | None) -> State:
-        shared, *n_private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
+        shared, n_private = _factors_by_view(lay, len(groups))
         tol = ROUGH_ROTATION if prior is None else EXACT_ROTATION
         loadings = initial_loadings(
             start, samples.n, groups, shared, n_private, options.rotation, tol
@@ -180,14 +162,11 @@ def solve(
         first, lay = begin(counts.maximum, options)
     else:
         lay = layout(counts.maximum, private)
-    prior = None
-    no_free_loadings = not bool(array_namespace(lay.allowed).any(lay.allowed))
-    if options.prior == "hyperbolic" and not no_free_loadings:
+    prior = _hyperbolic_prior(lay, options)
+    if prior is not None:
         # Under the Normal-Jeffreys prior a zero loading stays zero. A start from the ARD solution
         # or from a sketch would therefore lead to a poorer local maximum.
-        shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
-        lay = layout(shared, private)
-        prior = HyperbolicPrior(options.shape / (options.n_features * lay.block.size), options.rate)
+        lay = layout(*_factors_by_view(lay, len(groups)))
         first = initial_state(lay, prior)
     run = _run_model(samples, lay, prior, first, epsilon, options, progress, checkpoint)
     # The log posterior is a density of the loadings as well.
@@ -195,6 +174,19 @@ def solve(
     if prior is not None:
         n_densities = n_densities + lay.allowed.sum(axis=1)
     return _solution(run, lay, max_factors, n_densities)
+
+
+def _factors_by_view(lay: ViewLayout, n_views: int) -> tuple[int, list[int]]:
+    """Return the number of shared factors and of private factors of each view."""
+    shared, *private = np.bincount(lay.block, minlength=n_views + 1).tolist()
+    return shared, private
+
+
+def _hyperbolic_prior(lay: ViewLayout, options: SCAOptions) -> HyperbolicPrior | None:
+    """Return the hyperbolic prior if it is requested and any loading is free."""
+    if options.prior != "hyperbolic" or not bool(array_namespace(lay.allowed).any(lay.allowed)):
+        return None
+    return HyperbolicPrior(options.shape / (options.n_features * lay.block.size), options.rate)
 
 
 def _run_model(
@@ -410,34 +402,15 @@ def solve_non_gaussian(
     means: np.ndarray,
     groups: list[np.ndarray],
     options: SCAOptions,
-    *,
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Solution:
     """Fit views of which at least one is not Gaussian.
 
-    Parameters
-    ----------
-    rows : Rows
-        Data in blocks of rows.
-    op : Operator
-        Standardised columns, zero where a value is missing, for the initialisation.
-    per_unit : ndarray of shape (p,)
-        One standard deviation in units of the linear predictor.
-    means : ndarray of shape (p,)
-        Column means, strictly inside the range of the likelihood.
-    groups : list of ndarray of int
-        Columns of each view.
-    options : SCAOptions
-        Parameters of the fit.
-    progress : Progress or None, default=None
-        Progress bar.
-    checkpoint : Stage or None, default=None
-        Stage of a checkpoint.
-
-    Returns
-    -------
-    Solution
+    ``op`` has standardised columns, zero where a value is missing, for the initialisation.
+    ``per_unit`` (p,) is one standard deviation in units of the linear predictor. ``means`` (p,) are
+    column means strictly inside the range of the likelihood. ``groups`` are the columns of each
+    view.
     """
     start = spectrum(op).op if op.shape[0] > op.shape[1] else op
     mu = initial_offsets(rows, means)
@@ -458,7 +431,7 @@ def solve_non_gaussian(
             first,
             max_iter=how.max_iter,
             tol=max(how.tol, MIN_NON_GAUSSIAN_TOL) * float(rows.observed.sum()),
-            accelerator=non_gaussian_accelerator(rows, lay),
+            accelerator=accelerator(max_precisions(rows, lay)),
             exhausted=lambda state: not np.any(state.fitted.L),
             progress=progress if last else None,
             checkpoint=checkpoint if last else None,
@@ -477,12 +450,9 @@ def solve_non_gaussian(
         )
     else:
         first, lay = begin(counts.maximum, options.private, None)
-    prior = None
-    no_free_loadings = not bool(array_namespace(lay.allowed).any(lay.allowed))
-    if options.prior == "hyperbolic" and not no_free_loadings:
-        shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
-        prior = HyperbolicPrior(options.shape / (options.n_features * lay.block.size), options.rate)
-        first, lay = begin(shared, private, prior)
+    prior = _hyperbolic_prior(lay, options)
+    if prior is not None:
+        first, lay = begin(*_factors_by_view(lay, len(groups)), prior)
     run = run_from(first, lay, prior, options)
     # Probabilities of counts and loadings of the linear predictor do not depend on units.
     n_densities = np.where(rows.gaussian, rows.observed, 0.0)
@@ -495,30 +465,13 @@ def solve_groups(
     data: GroupedData,
     views: list[np.ndarray],
     options: SCAOptions,
-    *,
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Solution:
-    """Fit samples of several groups under the ARD prior.
+    """Fit samples of several groups, centred within groups, under the ARD prior.
 
-    Parameters
-    ----------
-    table : GroupedData
-        Data centred within groups.
-    views : list of ndarray of int
-        Columns of each view.
-    options : SCAOptions
-        Parameters of the fit.
-    progress : Progress or None, default=None
-        Progress bar.
-    checkpoint : Stage or None, default=None
-        Stage of a checkpoint.
-
-    Returns
-    -------
-    Solution
-        ``mu`` and ``noise`` have one row per group. The noise is NaN if a column does not vary
-        within a group.
+    ``mu`` and ``noise`` of the solution have one row per group. The noise is NaN if a column does
+    not vary within a group.
     """
     members, n = data.members, data.start.shape[0]
     start = reduce_rows(data.start)
@@ -636,11 +589,11 @@ def _solution(
     entry_information: np.ndarray | None = None,
     data: GroupedData | None = None,
 ) -> Solution:
-    """Return the model without empty factors, ordered, with positive largest loadings.
+    """Return the model without empty factors, ordered, with fixed signs.
 
     ``max_factors`` is the largest possible number of factors. ``entry_information`` (p,) is the
     Fisher information of an entry about its linear predictor, NaN for Gaussian columns; None if all
-    columns are Gaussian. ``table`` holds the data of a `GroupedState`.
+    columns are Gaussian. ``data`` holds the data of a `GroupedState`.
     """
     fitted: FactorParameters | GroupedParameters = run.state.fitted
     if isinstance(fitted, GroupedParameters):

@@ -104,7 +104,7 @@ def evidence_rotation(L: np.ndarray, max_iter: int = 300, tol: float = 1e-6) -> 
 
 
 def _directions(op: Operator, k: int) -> Array:
-    """Return the k leading eigenvectors of X'X, padded with zeros beyond the rank."""
+    """Return the k leading eigenvectors of X'X, zero beyond the rank."""
     return _pad_columns(spectrum(op, k).directions(min(k, *op.shape)), k)
 
 

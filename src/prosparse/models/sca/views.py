@@ -24,21 +24,7 @@ from ...errors import InputError, ParameterError, check_integer, warn
 def varying_view_columns(
     groups: list[np.ndarray], kept: np.ndarray, width: int
 ) -> list[np.ndarray]:
-    """Return the columns of each view as positions among the varying columns.
-
-    Parameters
-    ----------
-    groups : list of ndarray of int
-        Columns of each view.
-    kept : ndarray of int
-        Positions of the varying columns.
-    width : int
-        Number of columns.
-
-    Returns
-    -------
-    list of ndarray of int
-    """
+    """Return the columns of each view as positions among the varying ones."""
     varying = np.isin(np.arange(width), kept)
     position = np.cumsum(varying) - 1
     parts = [position[columns[varying[columns]]] for columns in groups]
@@ -132,7 +118,7 @@ def separate_views(X: Table, groups: list[np.ndarray]) -> list[Table]:
 
 
 def duplicate_names(X: Table) -> list[object]:
-    """Return the names that occur more than once among the columns of a DataFrame.
+    """Return the column names of a DataFrame that occur more than once.
 
     Views may share names, which then occur repeatedly in a DataFrame of all views.
     """
@@ -141,7 +127,7 @@ def duplicate_names(X: Table) -> list[object]:
 
 
 def view_column_names(table: Table, number: int) -> np.ndarray | None:
-    """Return the column names of a view as scikit-learn would store them, or None."""
+    """Return the column names of a view as scikit-learn would store them."""
     duplicates = duplicate_names(table)
     if duplicates:
         raise InputError(f"View {number} has several columns named {duplicates[0]!r}. Rename them.")
@@ -163,7 +149,7 @@ def joint_column_names(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
 
 
 def check_names(tables: Sequence[Table], fitted: Sequence[np.ndarray | None], who: str) -> None:
-    """Check the column names of views as scikit-learn checks those of one DataFrame.
+    """Check the column names of views as scikit-learn checks a DataFrame.
 
     Different names or a different order raise an error. Names present only in ``fit`` or only now
     cause a warning.
