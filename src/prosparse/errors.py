@@ -106,10 +106,7 @@ def defer_warnings() -> Iterator[list[tuple[str, type[Warning]]]]:
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Issue a warning that refers to a line of user code.
-
-    A fit defers its warnings to its end.
-    """
+    """Issue a warning at a line of user code; a fit defers it to its end."""
     deferred = _deferred.get()
     if deferred is not None:
         deferred.append((message, category))

@@ -43,10 +43,7 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _target_permissions(target: Path) -> int:
-    """Return the permissions of an existing or new file.
-
-    A file that is not writable raises OSError.
-    """
+    """Return the permissions of a file; raise OSError if it is not writable."""
     try:
         mode = target.stat().st_mode
     except FileNotFoundError:
@@ -75,11 +72,7 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write text in UTF-8, completely or not at all.
-
-    File names are not valid text on all systems: what UTF-8 cannot represent is written as an
-    escape.
-    """
+    """Write text in UTF-8, with escapes, completely or not at all."""
     with replace_file(path) as partial:
         partial.write_text(text, "utf-8", "backslashreplace")
 

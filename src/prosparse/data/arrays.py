@@ -38,10 +38,7 @@ def to_numpy(array: Array) -> np.ndarray:
 
 
 def to_numpy_async(array: Array) -> Callable[[], np.ndarray]:
-    """Start copying a small array to CPU memory; the result waits for the copy.
-
-    Unlike `to_numpy`, this function returns at once, so that a GPU can start other work.
-    """
+    """Start copying a small array to CPU memory; the result waits for the copy."""
     if _on_torch_gpu(array):
         torch = sys.modules["torch"]
         copy = array.to("cpu", non_blocking=True)

@@ -63,10 +63,7 @@ class Deviations(NamedTuple):
 
 
 class RawRows(Protocol):
-    """Raw data that can be standardised; one subclass per storage format.
-
-    Measurements are NumPy arrays in double precision of length p.
-    """
+    """Raw data that can be standardised; measurements are doubles of length p."""
 
     like: Array  # array of the library, device and precision of the results
     given: str  # "float64" or "float32": precision of the data
@@ -80,10 +77,7 @@ class RawRows(Protocol):
         """Sum the deviations and their squares; ``size`` holds powers of two."""
 
     def operator(self, index: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        """Return (columns ``index`` - shift) * factor.
-
-        This method is called last, because it may change the rows in place.
-        """
+        """Return (columns ``index`` - shift) * factor; may change the rows in place."""
 
 
 class Columns(NamedTuple):
@@ -222,10 +216,7 @@ def _constant(low: np.ndarray, high: np.ndarray, precision: str) -> np.ndarray:
 
 
 def _check_finite(low: np.ndarray, high: np.ndarray) -> None:
-    """Raise an error if a column contains NaN or infinity.
-
-    Data that were not in memory during validation are checked here.
-    """
+    """Raise an error if a column of data that are read in blocks is not finite."""
     bad = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))
     if bad.size:
         what = "NaN" if np.isnan(low[bad[0]] + high[bad[0]]) else "infinity"
@@ -267,10 +258,7 @@ def check_range(
 
 
 def unit_of(largest: float, precision: str = "float64", name: str = "A column") -> float:
-    """Return the power of two next to the largest deviation, 1 if that is 0.
-
-    Division by a power of two is exact.
-    """
+    """Return the power of two next to the largest deviation, 1 if that is 0."""
     if largest == 0.0:
         return 1.0
     check_range(np.array([largest]), UNITS[precision], precision, np.ones(1, dtype=bool), name)

@@ -17,10 +17,7 @@ from .containers import Table, container_of
 
 
 def normal_scores(X: Table) -> Table:
-    """Replace each column by its normal scores.
-
-    The score of zero is subtracted from sparse columns.
-    """
+    """Replace each column by its normal scores, minus that of zero if sparse."""
     container = container_of(X)
     if not container.in_memory:
         raise InputError(

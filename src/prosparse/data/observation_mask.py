@@ -1,4 +1,4 @@
-"""Products with the observation mask, the matrix of ones (observed) and zeros (missing).
+"""Products with the observation mask: ones (observed), zeros (missing).
 
 A product with the mask sums rows of another matrix. If few entries are missing, the sum over the
 missing ones is subtracted from the total; if few are observed, only these are summed. In between

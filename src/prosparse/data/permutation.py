@@ -1,4 +1,4 @@
-"""Independent permutation of the columns: data without shared variance, with the same margins."""
+"""Independent permutation of columns: equal margins, no shared variance."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ REMEDY = "Delete the file to restart the fit, or pass another `checkpoint`."
 
 
 class Checkpoint:
-    """File to which a fit is saved at regular intervals, and from which it resumes.
+    """File to which a fit is saved regularly, and from which it resumes.
 
     Parameters
     ----------
@@ -52,10 +52,7 @@ class Checkpoint:
         self.arrays: dict[str, np.ndarray] = {}
 
     def open(self, parameters: dict[str, Any], fingerprint: np.ndarray) -> Checkpoint:
-        """Read the file if it exists, and verify that it belongs to this fit.
-
-        ``fingerprint`` identifies the data matrix, see `prosparse.data.fingerprint`.
-        """
+        """Read the file if it exists, and verify that it belongs to this fit."""
         current = {name: repr(_to_builtin(value)) for name, value in parameters.items()}
         # The arrays of another version may have another meaning.
         current["prosparse"] = __version__
@@ -170,10 +167,7 @@ def _digest(arrays: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _to_builtin(value: Any) -> Any:
-    """Convert arrays, numbers and sequences to built-in types.
-
-    Built-in types have a complete ``repr``, which is the same for equal values.
-    """
+    """Convert values to built-in types, whose ``repr`` is complete."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, list | tuple | range):

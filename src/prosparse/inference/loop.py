@@ -1,4 +1,4 @@
-"""Iteration loop of all methods: stopping, acceleration, progress and checkpoints.
+"""Iteration loop of all methods: stopping, acceleration, checkpoints.
 
 A method provides ``step``, a pure function from a state to a better state. A state is a named tuple
 with the field ``bound``, the objective, which must be non-decreasing. The loop verifies this: a

@@ -15,10 +15,7 @@ UPDATE_INTERVAL = 0.2  # minimum time between updates of a notebook, in seconds
 
 
 class Progress:
-    """Context manager that shows the iteration and the objective.
-
-    ``total`` is the maximum number of iterations, None if it is unknown.
-    """
+    """Context manager that shows up to ``total`` iterations and the objective."""
 
     def __init__(self, total: int | None, label: str, verbose: int | bool = 0):
         self.total, self.label, self.verbose = total, label, int(verbose)

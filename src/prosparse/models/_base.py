@@ -122,16 +122,10 @@ class VariableSelector(BaseEstimator):
         self._warn()
 
     def _check_parameters(self) -> None:
-        """Raise an error for invalid parameters.
-
-        Estimators with parameters override this method.
-        """
+        """Raise an error for invalid parameters; overridden by estimators."""
 
     def _warn(self) -> None:
-        """Issue warnings about the finished fit.
-
-        Estimators with warnings override this method.
-        """
+        """Issue warnings about the finished fit; overridden by estimators."""
 
     def _warn_unfinished(self) -> None:
         """Warn if the iterations ended before convergence."""
@@ -341,7 +335,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
     def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
         """Set all attributes that follow from the components W (d, n_varying).
 
-        ``total`` is the number of observations (the sum of the sample weights).
+        ``total`` is the number of observations.
         """
         squares, like = to_numpy(op.column_squares()), columns.mean
         along = sums_of_squares(op, W.T)
@@ -367,10 +361,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         return self.components_
 
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
-        """Return the operator of validated new rows, standardised as in ``fit``.
-
-        ``columns`` are the positions of the columns to use; all of them if None.
-        """
+        """Return the operator of (some columns of) new rows, standardised as in fit."""
         mean, scale = (as_like(v, X, X.dtype) for v in (self.mean_, self.scale_))
         if columns is not None:
             mean, scale = (take_columns(v[None, :], columns)[0, :] for v in (mean, scale))
@@ -465,10 +456,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
 
 
 def seed_of(state: int | np.random.RandomState | None) -> int:
-    """Return an integer seed for scikit-learn's ``random_state``.
-
-    A non-negative integer is returned unchanged. Otherwise the seed is drawn at random.
-    """
+    """Return a non-negative ``random_state``, or draw a seed from another one."""
     if isinstance(state, int | np.integer) and state >= 0:
         return int(state)
     return int(check_random_state(state).randint(2**31 - 1))

@@ -1,4 +1,4 @@
-"""Description of a method: capabilities, command-line options, explanations, saved attributes.
+"""Description of a method: capabilities, options and saved attributes.
 
 Each method describes itself once, in its ``description.py``. The command, reports, plots, model
 files and the contract tests read the descriptions from `prosparse.registry`.

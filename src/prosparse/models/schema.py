@@ -1,4 +1,4 @@
-"""Schema of the fitted attributes that a model file holds: types, shapes and ranges.
+"""Schema of the attributes in a model file: types, shapes and ranges.
 
 A model file may be edited or damaged. Each method declares its attributes in a `Schema`, and
 `prosparse.persistence` checks a model against the declaration before anything uses it.

@@ -1,4 +1,4 @@
-"""Logarithm and ratios of the modified Bessel function of the second kind, K_nu(x).
+"""Logarithm and ratios of the Bessel function of the second kind, K_nu(x).
 
 The evidence of [MBL16] needs log K_nu(x) and K_{nu-1}(x) / K_nu(x) at orders up to half the number
 of variables, at which K_nu itself overflows or underflows. The functions accept any array library

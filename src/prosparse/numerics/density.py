@@ -46,10 +46,7 @@ class FactorCovariance(NamedTuple):
 
 
 def log_density(op: Operator, covariance: FactorCovariance) -> Array:
-    """Return the log density of every centred row, block by block.
-
-    ``covariance.components`` are in the array library of the rows.
-    """
+    """Return the log density of every centred row, block by block."""
     like, (d, q) = covariance.components, covariance.components.shape
     distances = partial(
         _squared_distances,

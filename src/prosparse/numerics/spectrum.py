@@ -68,10 +68,7 @@ def transposed_product(op: Operator, Y: Array) -> Array:
 
 
 def product_and_transpose(op: Operator, F: Array) -> tuple[Array, Array]:
-    """Return Y = X F and Y'X in the precision of F, reading X once.
-
-    The blocks must be in memory.
-    """
+    """Return Y = X F and Y'X in the precision of F, reading X once."""
     xp, (n, d), F_narrow = op.xp, (op.shape[0], F.shape[1]), op.xp.astype(F, op.dtype, copy=False)
 
     def multiply(block: Any, row_index: Array) -> tuple[Array, Array]:

@@ -183,10 +183,7 @@ def estimate_n_components(
 def resolve_dimension(
     n_components: int | str, parts: Any, max_count: int | None = None, noise: float | None = None
 ) -> int:
-    """Validate ``n_components``, or estimate it if it is "auto".
-
-    ``parts`` is the `Spectrum` of the data matrix, and ``max_count`` bounds the estimate.
-    """
+    """Validate ``n_components``, or estimate it, up to ``max_count``, if "auto"."""
     n, p = parts.n, parts.op.shape[1]
     limit = min(n, p) - 1
     if isinstance(n_components, str) and n_components == "auto":

@@ -42,10 +42,7 @@ def median(column_squares: np.ndarray, n: int) -> float:
 def noise_variance(
     estimator: str, eigenvalues: np.ndarray, column_squares: np.ndarray, n: int, d: int
 ) -> float:
-    """Estimate the noise variance of a model with d components.
-
-    ``eigenvalues`` are those of X'X in decreasing order; zeros may be omitted.
-    """
+    """Estimate the noise variance from the eigenvalues of X'X, for d components."""
     p = column_squares.shape[0]
     if estimator == "median":
         return median(column_squares, n)

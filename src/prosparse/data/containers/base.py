@@ -1,4 +1,4 @@
-"""The interface of a container. The defaults are those of a dense array in memory."""
+"""The interface of a container, with the defaults of a dense array."""
 
 from __future__ import annotations
 
@@ -40,10 +40,7 @@ class NonFinite(NamedTuple):
 
 
 class Container:
-    """A type of data matrix.
-
-    Subclasses override what differs from a dense NumPy array.
-    """
+    """A type of data matrix; subclasses override what differs from NumPy."""
 
     name = "NumPy array"
     # Whether the matrix is validated and returned in place. scikit-learn's checks convert the
@@ -88,10 +85,7 @@ class Container:
         return summarise_non_finite(rows, columns, to_numpy(X[~valid]))
 
     def require_finite(self, X: Table) -> Table:
-        """Raise an error if an entry is not finite.
-
-        Rows that are read later are checked when they are read.
-        """
+        """Raise an error if an entry is not finite, at the latest when it is read."""
         found = self.find_non_finite(X)
         if found is not None:
             raise InputError(f"Input X contains {found.describe(range(X.shape[1]))}.")

@@ -75,10 +75,7 @@ def check_unique_names(names: Sequence[object]) -> None:
 
 
 def check_numeric(columns: Mapping[Any, np.ndarray]) -> None:
-    """Raise an error that names all columns that are not numeric.
-
-    Strings that represent numbers are accepted.
-    """
+    """Raise an error that names all columns with entries that are not numbers."""
     problems = {
         name: problem for name, entries in columns.items() if (problem := _non_numeric(entries))
     }

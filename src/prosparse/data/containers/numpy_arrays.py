@@ -24,10 +24,7 @@ class NumpyArray(Container):
 
 
 class MaskedArray(Container):
-    """NumPy's masked arrays, and lists of masked rows.
-
-    Masked entries are missing values.
-    """
+    """NumPy's masked arrays, or lists of masked rows, with missing values."""
 
     name = "masked array"
 

@@ -1,4 +1,4 @@
-"""Matrices that are never in memory as a whole: blocks of rows, standardised when they are read.
+"""Matrices outside memory: blocks of rows, standardised when read.
 
 A `Source` reads the blocks (from a file or a cluster) and applies functions to them. The dense or
 sparse operator of a block does the calculations within it.

@@ -1,4 +1,4 @@
-"""Dask arrays with dense or sparse blocks of rows, on threads or on a cluster.
+"""Dask arrays with dense or sparse blocks, on threads or a cluster.
 
 A pass over the data is one function of a block and one tree reduction. The function with its small
 arrays (p x d) is sent once to each worker, and its sums are returned.
@@ -34,10 +34,7 @@ def to_float_rows(X: Any) -> Any:
 
 
 def check_blocks(X: Any) -> Any:
-    """Check the type and the shape of each block when it is computed.
-
-    A wrong number of rows would give wrong means.
-    """
+    """Check the type and the shape of each block when it is computed."""
     if any(math.isnan(length) for length in X.shape):
         return X
     return X.map_blocks(_check_block, dtype=X.dtype)

@@ -1,4 +1,4 @@
-"""Dense matrices of any array API library (NumPy, Torch, CuPy, JAX, array_api_strict)."""
+"""Dense matrices of any array API library."""
 
 from __future__ import annotations
 

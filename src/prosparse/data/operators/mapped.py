@@ -1,4 +1,4 @@
-"""Matrices in a file that may exceed memory: NumPy memory maps, read block by block."""
+"""Matrices in a file: NumPy memory maps, read block by block."""
 
 from __future__ import annotations
 

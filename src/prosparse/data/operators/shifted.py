@@ -1,4 +1,4 @@
-"""A matrix minus a matrix of low rank: data centred within groups, residuals of counts.
+"""A matrix minus a matrix of low rank: centring within groups, residuals.
 
 The operator represents X - L R for another operator X, L of shape (n, k) and R of shape (k, p) with
 small k. Neither L R nor the difference is formed, so that a sparse matrix stays sparse.
@@ -27,10 +27,7 @@ class ShiftedRows(LazyRows):
 
 
 class ShiftedOperator(TransformedOperator):
-    """X - L R.
-
-    L (n, k) and R (k, p) are in the array library and precision of X.
-    """
+    """X - L R, with L (n, k) and R (k, p) in the library and precision of X."""
 
     def __init__(self, inner: Operator, left: Array, right: Array):
         super().__init__(inner, left, partial(_shift, right=right))

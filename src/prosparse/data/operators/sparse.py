@@ -1,4 +1,4 @@
-"""SciPy sparse matrices, which are centred in each product and never converted to dense."""
+"""SciPy sparse matrices, centred in each product and never made dense."""
 
 from __future__ import annotations
 

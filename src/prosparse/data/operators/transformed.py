@@ -16,8 +16,8 @@ Transform = Callable[[Block, Array, bool], Block]
 class TransformedOperator(Operator):
     """Blocks ``transform(block, rows of row_array, entrywise)`` of ``inner``.
 
-    Functions of blocks run where the inner operator stores its blocks. ``transform`` can therefore
-    be pickled for the workers of a cluster.
+    Functions of blocks run where the inner operator stores its blocks. ``transform`` must be
+    picklable for the workers of a cluster.
     """
 
     def __init__(self, inner: Operator, row_array: Array, transform: Transform):

@@ -1,4 +1,4 @@
-"""Weighted observations: row i counts w_i times in means, scales and products."""
+"""Weighted rows: row i counts w_i times in means, scales and products."""
 
 from __future__ import annotations
 
@@ -49,10 +49,7 @@ def _weight(block: Block, root: Array, entrywise: bool) -> Block:
 
 
 class WeightedRawRows:
-    """Raw rows with weights (see `RawRows`).
-
-    ``inner`` measures with the same weights; this class weights its operator as well.
-    """
+    """Raw rows that measure and return an operator with weights of the rows."""
 
     def __init__(self, inner: RawRows, weights: np.ndarray):
         self.inner, self.root = inner, np.sqrt(weights)

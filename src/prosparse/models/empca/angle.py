@@ -1,4 +1,4 @@
-"""Components at a minimum angle from the preceding ones (quasi-orthogonal components).
+"""Quasi-orthogonal components: a minimum angle from the preceding ones.
 
 [SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
         ICML 2008.

@@ -1,4 +1,4 @@
-"""Improvement of supports: variables are replaced or swapped while w'Cw increases.
+"""Improvement of supports by replacing and swapping variables.
 
 [YZ13]  X.-T. Yuan, T. Zhang. Truncated power method for sparse eigenvalue problems.
         JMLR 14, 2013.

@@ -1,4 +1,4 @@
-"""Optimal loadings on a support: an eigenvector, or an active-set search if w >= 0.
+"""Optimal loadings on a support: an eigenvector, or an active-set search.
 
 [SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
         ICML 2008.

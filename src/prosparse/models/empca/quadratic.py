@@ -269,10 +269,7 @@ def quadratic_of(op: Operator) -> Quadratic:
 
 
 def leading_pair(C: Floats, near: Floats | None = None) -> tuple[float, Floats]:
-    """Return the largest eigenvalue of a matrix and its unit eigenvector.
-
-    The matrix is symmetric. ``near`` is defined as in `Quadratic.leading`.
-    """
+    """Return the leading eigenpair of a matrix, as in `Quadratic.leading`."""
     k = C.shape[0]
     if k > (MIN_LANCZOS_SIDE if near is None else MIN_LANCZOS_SIDE_NEAR):
         return lanczos_pair(lambda w: C @ w, k, near)

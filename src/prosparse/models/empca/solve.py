@@ -311,10 +311,7 @@ def certification_problems(solution: Solution) -> Iterator[Candidate]:
 
 
 def count_components(op: Operator, total: float) -> int:
-    """Return the number of eigenvalues that exceed those of white noise.
-
-    ``total`` is the number of observations.
-    """
+    """Count the eigenvalues above white noise, for ``total`` observations."""
     n, p = op.shape
     values = np.linalg.eigvalsh(to_numpy(op.outer() if n <= p else op.gram()))[::-1]
     values = np.where(values > RANK_TOL * values[0], values, 0.0)  # smaller values are rounding

@@ -27,10 +27,7 @@ class Constraint(NamedTuple):
 
 
 def selection_score(F: Floats, c: Constraint) -> Floats:
-    """Return the size of the entries of F (r, p) that the constraint allows.
-
-    The size is the absolute value or the positive part, and -1 for variables that are not allowed.
-    """
+    """Return |F| or the positive part of F, and -1 for variables not allowed."""
     gain = np.maximum(F, 0.0) if c.nonnegative else np.abs(F)
     return np.where(c.allowed, gain, -1.0)
 

@@ -210,10 +210,7 @@ class GSPPCA(GaussianProjection):
         )
 
     def _describe(self, found: Solution, columns: Columns, entries: int) -> None:
-        """Set the fitted attributes in the columns and units of ``X``.
-
-        ``entries`` is the number of entries of the operator.
-        """
+        """Set the fitted attributes; ``entries`` is the size of the operator."""
         self._set_columns(columns, found.order, found.selected, found.components, found.relevance)
         self.n_components_ = found.n_components
         self.n_selected_ = int(found.selected.size)

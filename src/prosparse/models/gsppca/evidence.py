@@ -1,4 +1,4 @@
-"""Marginal likelihood (evidence) of every number of variables along a ranking.
+"""Marginal likelihood (evidence) of each number of variables in a ranking.
 
 [MBL16] Theorems 1 and 2, [BLM18]. In the model of cardinality q the first q variables of the
 ranking are active, x_v = W y (+ noise), and the others are Gaussian noise of variance sigma_1^2.
@@ -152,10 +152,7 @@ class NestedModels:
         self.nodes = np.zeros((2, 0))
 
     def path(self, cardinalities: np.ndarray) -> CardinalityPath:
-        """Return the log evidence of the given cardinalities.
-
-        Rows are processed in blocks, so that memory does not depend on their number.
-        """
+        """Return the log evidence of the given cardinalities, in blocks of rows."""
         q = np.asarray(cardinalities)
         if self.nodes.shape[1] == 0:
             self._initialise_nodes(q)
@@ -209,10 +206,7 @@ class NestedModels:
         return log_b
 
     def cache_radii(self, q: np.ndarray) -> Operator | None:
-        """Return r^2 of all rows, or None if that does not save memory.
-
-        Newton iterations then read the squared radii instead of the data matrix.
-        """
+        """Return r^2 of all rows, to read instead of X, or None if that is large."""
         n, p = self.op.shape
         if 8 * q.size > p or n * q.size > self.max_radii:
             return None
@@ -296,7 +290,7 @@ def evidence_path(
     *,
     kind: EvidenceKind = "noiseless",
 ) -> CardinalityPath:
-    """Return the log evidence of the models of the first q variables of ``order``."""
+    """Return the log evidence of the models of the first variables of ``order``."""
     return NestedModels(op, np.asarray(order), d, noise_variance, kind).path(cardinalities)
 
 
@@ -311,10 +305,7 @@ def _spaced_indices(low: int, high: int, count: int) -> np.ndarray:
 def search_coarse_to_fine(
     evaluate: Callable[[np.ndarray], np.ndarray], cardinalities: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Search the maximum on successively finer grids of increasing candidates.
-
-    Returns the evaluated candidates, including all around the maximum, and their values.
-    """
+    """Search the maximum on finer and finer grids; return all evaluated points."""
     q = np.asarray(cardinalities)
     values = np.full(q.size, np.nan)
     low, high = 0, q.size - 1

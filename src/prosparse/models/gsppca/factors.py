@@ -1,4 +1,4 @@
-"""Variational iterations of the relaxed model from q(Y) to q(Y); for symbols see `model`.
+"""Variational iterations of the relaxed model from q(Y) to q(Y).
 
 The iterations alternate between q(W) and q(Y), and a state may be stored after either. If the data
 matrix has fewer rows than columns, Y is smaller than W, and acceleration over Y is cheaper.

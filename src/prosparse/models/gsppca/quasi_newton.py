@@ -1,4 +1,4 @@
-"""Quasi-Newton acceleration of fixed-point iterations that leaves saddle points.
+"""Quasi-Newton acceleration of fixed-point iterations.
 
 Let f = g(x) - x be the step of a fixed-point iteration. Changes df of the step that belong to
 changes dx of x determine the Jacobian J of f in an orthonormal basis of the dx. Newton's method

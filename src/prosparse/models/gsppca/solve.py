@@ -228,10 +228,7 @@ def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[F
 
 
 def single_precision_copy(op: Operator, d: int) -> Operator | None:
-    """Return a single-precision copy for early iterations, if it saves time.
-
-    A copy saves time for matrices in CPU memory, in double precision and of moderate size.
-    """
+    """Return a copy for early iterations, or None if it saves no time."""
     X = op.whole
     if X is None or not is_numpy(X) or precision_of(X) == "float32":
         return None
@@ -244,10 +241,7 @@ def single_precision_copy(op: Operator, d: int) -> Operator | None:
 def inactive_noise(
     parts: Spectrum, squares: np.ndarray, d: int, relaxed: float, options: Options
 ) -> float:
-    """Return the variance of inactive variables.
-
-    ``relaxed`` is the noise variance of the relaxed model.
-    """
+    """Return the variance of inactive variables, at worst ``relaxed``."""
     # The variance of scaled columns is known. Residuals of active columns would bias an estimate.
     kind = "median" if options.scaled else options.noise
     noise = noise_variance(kind, to_numpy(parts.eigenvalues), squares, parts.n, d)

@@ -33,7 +33,6 @@ from ...errors import (
     warn,
 )
 from ...inference.checkpoint import Stage
-from ...inference.loop import StopReason
 from ...inference.progress import Progress
 from .._base import CheckpointLike, HasDensity, SparseProjection, check_varying
 from .conditional import (
@@ -601,10 +600,7 @@ class SCA(HasDensity, SparseProjection):
         )
 
     def _set_single_group_results(self, rows: RowGroups) -> None:
-        """Set the group attributes if there is one group.
-
-        The model is then equal to the model without groups.
-        """
+        """Set the group attributes of a model of one group."""
         self.groups_, self.group_sizes_ = rows.labels, rows.sizes
         xp = array_namespace(self.components_)
         self.group_means_ = self.mean_[None, :]
@@ -926,9 +922,9 @@ class SCA(HasDensity, SparseProjection):
         return model if columns is None else model.take(columns)
 
     def _gaussian_model(self, method: str, group: object) -> tuple[Factors, np.ndarray]:
-        """Return the model of the varying columns, of a group if there are several.
+        """Return the model of the varying columns, or of those varying in a group.
 
-        ``method`` is the public method that error messages name.
+        Error messages name the public ``method``.
         """
         check_is_fitted(self)
         name = self._first_non_gaussian()
@@ -969,10 +965,7 @@ class SCA(HasDensity, SparseProjection):
         return next((name for name in self.likelihood_ if name != "gaussian"), None)
 
     def _group_codes(self, groups: ArrayLike | None, X: Table) -> np.ndarray | None:
-        """Return the group numbers of new rows.
-
-        The result is None if the groups are unknown or the model has no groups.
-        """
+        """Return the group numbers of new rows, None without (known) groups."""
         return encode_groups(groups, X.shape[0], getattr(self, "groups_", None))
 
     def _grouped_model(self) -> GroupedModel | None:
@@ -1070,10 +1063,7 @@ def _standardise(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray |
 def _drop_target(
     views: Table | Mapping[int, Table] | Sequence[Table], target: int, n_views: int
 ) -> Table:
-    """Return the views without the target.
-
-    A single data matrix is returned unchanged.
-    """
+    """Return the views without the target; a single data matrix is unchanged."""
     if isinstance(views, Mapping):
         unknown = [key for key in views if key not in range(n_views)]
         if unknown:

@@ -1,4 +1,4 @@
-"""Data of several groups of rows: each group centred by its own means, in common units."""
+"""Data of several groups of rows: own means, common units."""
 
 from __future__ import annotations
 

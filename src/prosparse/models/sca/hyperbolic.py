@@ -1,4 +1,4 @@
-"""Generalised hyperbolic prior of the loadings, [AB08] (5), (10) and appendix B.
+"""Generalised hyperbolic prior, [AB08] (5), (10) and appendix B.
 
 A loading is Gaussian; its precision y given the loading has a generalised inverse Gaussian
 distribution
@@ -36,11 +36,11 @@ def bessel_ratio(omega: float, z: np.ndarray) -> np.ndarray:
 class HyperbolicPrior:
     """Density p(l) of [AB08] (10): a scale mixture of Gaussians.
 
-    ``shape`` is a / DQ of [AB08] and ``rate`` is b. The slope of -log p at infinity is ``l1 =
-    sqrt(2 rate)``. ``shape = 1`` is the Laplace prior, ``shape = rate = 0`` Normal-Jeffreys, 1/|l|.
-    The prior is improper, without normalising constant, if ``shape`` or ``rate`` is zero. For
-    ``shape <= 1/2`` the density at zero is infinite, (11); an exact zero is then evaluated at
-    ``smallest``, so that the posterior density of sparse loadings is finite.
+    ``shape`` is a / DQ of [AB08] and ``rate`` is b. ``shape = 1`` is the Laplace prior, ``shape =
+    rate = 0`` Normal-Jeffreys, 1/|l|. The prior is improper, without normalising constant, if
+    ``shape`` or ``rate`` is zero. For ``shape <= 1/2`` the density at zero is infinite, (11); an
+    exact zero is then evaluated at ``smallest``, so that the posterior density of sparse loadings
+    is finite.
     """
 
     def __init__(self, shape: float, rate: float, smallest: float = 1e-12):

@@ -1,4 +1,4 @@
-"""Joint update of the prior variances of all loadings of a variable, for many factors.
+"""Joint update of all prior variances of a variable, for many factors.
 
 A sweep over the loadings of a row takes Q rank-one updates of a Q x Q covariance, each limited by
 memory access. The joint update sets each prior variance to its optimum given the current others and
@@ -66,9 +66,8 @@ def row_evidence(
 def optimal_included_variances(rows: RowPosteriors, cost: np.ndarray) -> np.ndarray:
     """Return the (r, k) optimal prior variance of each included loading.
 
-    Each is optimal given the others, and zero if the loading does not pay its cost. q and s are
-    those of `loadings.update_ard_rows`: for a loading with posterior variance c, l / c and 1 / c -
-    1 / t.
+    Each is optimal given the others, and zero if the loading does not pay its cost. For a loading l
+    with posterior variance c, q and s of `loadings.update_ard_rows` are l / c and 1 / c - 1 / t.
     """
     t = np.where(rows.t > 0, rows.t, 1.0)
     shrinkage = np.where(rows.t > 0, np.sum(rows.V * rows.V, axis=2) / t, 1.0)  # c / t

@@ -215,10 +215,7 @@ def _blocks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
 
 def row_covariances(t: np.ndarray, tau: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (Gamma + tau A)^-1 of (26) and log det(I + tau A t).
-
-    The covariances are finite for t = 0.
-    """
+    """Return (Gamma + tau A)^-1 of (26), also for t = 0, and its log det."""
     C, log_det = _covariances(t.T, tau, _rows_last(A))
     return C.transpose(2, 0, 1), log_det
 

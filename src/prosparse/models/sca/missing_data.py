@@ -1,4 +1,4 @@
-"""Data matrices with missing values (NaN), standardised by the observed entries."""
+"""Data with missing values (NaN), standardised by the observed entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sparse probabilistic projections: sparse PCA, CCA and group factor analysis.
+"""Sparse probabilistic projections: PCA, CCA and group factor analysis.
 
 [AB08]  C. Archambeau, F. Bach. Sparse probabilistic projections. NIPS 21, 2008.
 
@@ -116,10 +116,7 @@ class State(NamedTuple):
 def view_layout(
     groups: list[np.ndarray], n_shared: int, private: list[int], noise: Noise = "view"
 ) -> ViewLayout:
-    """Return the layout of shared factors followed by private factors.
-
-    ``groups`` are the columns of each view, and ``private`` its numbers of private factors.
-    """
+    """Return the layout of shared factors followed by private factors."""
     if n_shared + sum(private) > MAX_FACTORS:
         raise ParameterError(
             f"`n_components` and `n_private` must add up to at most {MAX_FACTORS} factors, got "
@@ -148,11 +145,7 @@ def init(
     residual_variance: np.ndarray,
     prior: HyperbolicPrior | None,
 ) -> State:
-    """Return the state before the first step.
-
-    ``residual_variance`` (p,) is not explained by the initial loadings L. Without ``prior``, the
-    prior is ARD.
-    """
+    """Return the state before the first step; ``prior`` is None for ARD."""
     L, residual_variance = (as_like(part, samples.squares) for part in (L, residual_variance))
     xp, (p, Q) = array_namespace(L), L.shape
     t = C = None
@@ -233,10 +226,7 @@ def inclusion_prior(lay: ViewLayout, t: Array) -> InclusionPrior:
 
 
 def _rescale_factors(rows: LoadingPosteriors, tau: Array, r: Array, mu: Array) -> FactorParameters:
-    """Rescale the model to factors of unit variance.
-
-    The covariances are large and are changed in place.
-    """
+    """Rescale the model in place to factors of unit variance."""
     C = rows.C
     C *= r[:, None] * r
     return FactorParameters(rows.L * r, C, rows.t * r**2, tau, mu)
@@ -267,10 +257,7 @@ def log_posterior(
     now: FactorParameters,
     m: FactorMoments,
 ) -> float:
-    """Return log p(X | Lambda, mu, tau) + log p(Lambda) + log p(tau).
-
-    ``m`` are the moments at these parameters.
-    """
+    """Return log p(X | Lambda, mu, tau) + log p(Lambda) + log p(tau)."""
     log_prior = float(np.sum(prior.log_density(now.L[lay.allowed])))
     log_prior += noise_prior(samples, lay, now.tau)[2]
     return log_likelihood(samples, lay, now, m) + log_prior
@@ -297,10 +284,7 @@ def update_offsets_and_noise(
     L: Array,
     C: Array | None,
 ) -> tuple[Array, Array, Array]:
-    """Return mu, tau and the expected squared residuals per noise class.
-
-    [AB08] (19), (21) or (27), (28).
-    """
+    """Return mu, tau and the squared residuals, [AB08] (19), (21), (27), (28)."""
     xp = array_namespace(L)
     mu = -xp.sum(L * m.z_sum, axis=1) / samples.observed
     cross = xp.sum(L * m.G, axis=1) - (mu - now.mu) * xp.sum(L * m.z_sum, axis=1)

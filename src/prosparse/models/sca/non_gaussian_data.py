@@ -1,4 +1,4 @@
-"""Views that are not Gaussian: validation of the data and inference for new rows."""
+"""Views that are not Gaussian: validation, and inference for new rows."""
 
 from __future__ import annotations
 

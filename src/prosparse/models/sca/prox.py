@@ -1,4 +1,4 @@
-"""Maximise  g l - e l^2 / 2 + log p(l)  over single loadings l, for many (e, g) at once.
+"""Maximise g l - e l^2 / 2 + log p(l) over loadings l, for many (e, g).
 
 By symmetry let g >= 0 and l >= 0. A stationary point solves e l + phi(l) = g with
 phi = -d log p / dl > 0. For shape <= 1 phi is convex and decreasing, so that the left side is

@@ -1,4 +1,4 @@
-"""Data as the model uses them: sums of the moments of the factors over the samples.
+"""Data as the model uses them: sums of factor moments over samples.
 
 `Samples` is the protocol. `CompleteSamples` implements it for complete data,
 `missing_e_step.IncompleteSamples` for data with missing values.
@@ -99,10 +99,7 @@ class CompleteSamples:
         return xp.astype(as_like(part, self.op.column_squares()), xp.float64, copy=False)
 
     def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> FactorMoments:
-        """Return the moments by [AB08] (17) or, with covariances C, (25).
-
-        ``mu`` is zero for complete data.
-        """
+        """Return the moments by [AB08] (17) or, with covariances C, (25)."""
         xp, Q = array_namespace(L), L.shape[1]
         weighted = tau[:, None] * L
         precision = weighted.T @ L + eye_like(weighted.T @ L, xp)

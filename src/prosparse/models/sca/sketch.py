@@ -1,4 +1,4 @@
-"""Sketch of large data: few rows that approximate X'X, for most of the iterations.
+"""Sketch of large data: few rows that approximate X'X.
 
 Most iterations only rotate the factors towards sparse loadings. The factors lie close to the
 leading directions of the views, and the remainder is approximated by independent noise:
@@ -43,8 +43,7 @@ def sketch_rows(
 ) -> Sketch | None:
     """Return a sketch of centred data (n, p), or None if it would save little.
 
-    ``groups`` are the columns of each view, and ``n_factors`` its numbers of factors, shared ones
-    included.
+    ``n_factors`` counts shared factors in each view.
     """
     wanted = [count + N_EXTRA_DIRECTIONS for count in n_factors]
     if min(op.shape) <= max(EXACT_SIDE, MIN_ROW_RATIO * sum(wanted)):

@@ -1,4 +1,4 @@
-"""Fit of the model: from centred data to a `Solution`, in the units of the operator.
+"""Fit of the model: from centred data to a `Solution`.
 
 `solve` fits Gaussian views, `solve_non_gaussian` other likelihoods and `solve_groups` several
 groups of samples. The number of factors is selected by `_select_n_factors`.

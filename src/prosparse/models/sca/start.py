@@ -1,4 +1,4 @@
-"""Initial loadings: principal or canonical directions, rotated towards sparsity."""
+"""Initial loadings: principal or canonical directions, rotated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several views of the same samples: data matrices, column names and private factors.
+"""Several views of the same samples: data, names and private factors.
 
 Views are given as one data matrix with groups of columns, or as one data matrix per view, some of
 which may be missing. The model uses a single data matrix.
@@ -57,10 +57,7 @@ def private_counts(given: int | Sequence[int], n_views: int) -> list[int]:
 
 
 def is_list_of_views(X: Table) -> TypeGuard[Sequence[Table]]:
-    """Return whether ``X`` is a list of data matrices rather than a list of rows.
-
-    Data matrices have two dimensions; None is a missing view.
-    """
+    """Return whether ``X`` is a list of matrices, or None, rather than of rows."""
     if not isinstance(X, list | tuple) or not X:
         return False
     return any(table is None or len(getattr(table, "shape", ())) == 2 for table in X)
@@ -118,10 +115,7 @@ def separate_views(X: Table, groups: list[np.ndarray]) -> list[Table]:
 
 
 def duplicate_names(X: Table) -> list[object]:
-    """Return the column names of a DataFrame that occur more than once.
-
-    Views may share names, which then occur repeatedly in a DataFrame of all views.
-    """
+    """Return repeated column names of a DataFrame; views may share names."""
     labels = Counter(container_of(X).column_names(X) or ())
     return [label for label, count in labels.items() if count > 1]
 

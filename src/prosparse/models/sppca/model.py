@@ -55,10 +55,7 @@ def init(parts: Spectrum, d: int) -> State:
 
 
 def log_likelihood(op: Operator, n: int, state: State) -> float:
-    """Return sum_i log N(y_i; 0, W'W + sigma2 I), by Woodbury's identity.
-
-    ``op`` is defined as in `make_step`.
-    """
+    """Return sum_i log N(y_i; 0, W'W + sigma2 I), by Woodbury's identity."""
     W, sigma2 = state.W, state.sigma2
     xp, (d, p) = op.xp, W.shape
     M = W @ W.T + sigma2 * eye_like(W @ W.T, xp)

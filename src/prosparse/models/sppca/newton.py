@@ -334,10 +334,7 @@ def improve(
 
 
 def _move(sums: Sums, point: Point, step: Step, penalty: float, length: float = 1.0) -> Point:
-    """Return the point after ``length`` times the step.
-
-    Under a penalty, loadings that would change their sign become zero.
-    """
+    """Return the point after ``length`` steps; loadings do not change sign."""
     W = point.W + length * step.U
     if length > 1.0 and penalty > 0.0:
         end = point.W + step.U
@@ -367,10 +364,7 @@ def _extend(sums: Sums, point: Point, step: Step, after: Point, penalty: float) 
 
 
 def violation(W: np.ndarray, gradients: np.ndarray, penalty: float) -> float:
-    """Return the largest violation of the optimality conditions.
-
-    The gradient is penalty sign(w) if w != 0, and at most the penalty in absolute value if w = 0.
-    """
+    """Return the largest violation of the optimality conditions."""
     excess = np.where(W != 0, np.abs(gradients - penalty * np.sign(W)), np.abs(gradients) - penalty)
     return float(excess.max())
 

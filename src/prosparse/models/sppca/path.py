@@ -1,4 +1,4 @@
-"""Fits along increasing penalties, and unpenalised refits on the nonzero loadings of each."""
+"""Fits along increasing penalties, and refits without penalty."""
 
 from __future__ import annotations
 

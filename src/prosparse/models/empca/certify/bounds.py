@@ -311,10 +311,7 @@ class Candidate(NamedTuple):
 
 
 def gaps(candidates: Iterable[Candidate]) -> Floats:
-    """Return 1 - value / upper bound of each candidate; 0 certifies optimality.
-
-    A generator of candidates keeps one form in memory at a time.
-    """
+    """Return 1 - value / upper bound of each candidate; 0 certifies optimality."""
     values = []
     for quadratic, c, w, value in candidates:
         bound = upper_bound(quadratic, w, c.K, c.allowed, c.nonnegative)

@@ -20,9 +20,10 @@ All bounds include rounding errors (`relaxation.rounding`). A node is closed if 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable
+from functools import partial
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -96,6 +97,16 @@ class Node(NamedTuple):
     of: Indices
 
 
+class BoundedNode(Protocol):
+    """Any subset of all solutions."""
+
+    @property
+    def bound(self) -> float: ...
+
+
+N = TypeVar("N", bound=BoundedNode)
+
+
 class SearchProblem(NamedTuple):
     """Optimal K variables of C, scaled so that the initial component has value 1."""
 
@@ -107,24 +118,32 @@ class SearchProblem(NamedTuple):
     clock: Clock
 
 
-class Incumbent:
-    """Best component so far, and the largest bound of the closed nodes."""
+class Best:
+    """Value of the best solution, and the largest bound of the closed nodes."""
 
-    def __init__(self, search: SearchProblem, w: Floats, value: float):
-        self.search, self.w, self.value = search, w, value
-        self.form = Gram(search.C)
-        allowed = np.ones(self.form.width, dtype=bool)
-        self.constraint = Constraint(search.K, search.nonnegative, allowed)
+    def __init__(self, value: float, gap: float):
+        self.value, self.gap = value, gap
         self.closed = -np.inf
 
     @property
     def target(self) -> float:
         """Bound at which a node is closed."""
-        return self.value / (1.0 - max(self.search.gap, RESOLUTION))
+        return self.value / (1.0 - max(self.gap, RESOLUTION))
 
     def close(self, bounds: float | Floats) -> None:
         """Record the bounds of closed nodes."""
         self.closed = max(self.closed, float(np.max(bounds, initial=-np.inf)))
+
+
+class Incumbent(Best):
+    """Best component so far."""
+
+    def __init__(self, search: SearchProblem, w: Floats, value: float):
+        super().__init__(value, search.gap)
+        self.search, self.w = search, w
+        self.form = Gram(search.C)
+        allowed = np.ones(self.form.width, dtype=bool)
+        self.constraint = Constraint(search.K, search.nonnegative, allowed)
 
     def offer(self, S: Indices) -> None:
         """Evaluate a set of variables; improve it by swaps if it is the best so far."""
@@ -189,8 +208,9 @@ def certify(
     everything = np.arange(C.shape[0])
     nothing = np.zeros(everything.size, dtype=bool)
     first = Node(outer_bound(search), everything, nothing, None, everything)
-    open_nodes, n_nodes = explore(search, best, [first], progress)
-    ceiling = max(best.value, best.closed, max((node.bound for node in open_nodes), default=0.0))
+    ceiling, n_nodes = explore(
+        best, first, partial(process_node, search, best), search.clock, progress
+    )
     ceiling = max(best.value, min(ceiling, first.bound))
     found = best.w
     value = float(found @ C @ found)
@@ -216,12 +236,18 @@ def outer_bound(search: SearchProblem) -> float:
 
 
 def explore(
-    search: SearchProblem, best: Incumbent, first: Iterable[Node], progress: Progress | None = None
-) -> tuple[list[Node], int]:
-    """Search the nodes; return the open ones and the number processed."""
+    best: Best,
+    first: N,
+    process: Callable[[N], list[N]],
+    clock: Clock,
+    progress: Progress | None = None,
+) -> tuple[float, int]:
+    """Search best first; return the largest bound and the number of nodes.
+
+    ``process`` returns the nodes that remain of a node.
+    """
     ticket = count()  # breaks ties, because nodes are not comparable
-    heap = [(-node.bound, next(ticket), node) for node in first]
-    heapq.heapify(heap)
+    heap = [(-first.bound, next(ticket), first)]
     n_nodes = 0
     while heap:
         node = heap[0][2]
@@ -229,12 +255,12 @@ def explore(
             heapq.heappop(heap)
             best.close(node.bound)
             continue
-        if search.clock.expired():
+        if clock.expired():
             break
         try:
-            parts = process_node(search, best, node)
+            parts = process(node)
         except KeyboardInterrupt:
-            search.clock.interrupt()
+            clock.interrupt()
             break  # the node remains on the heap
         heapq.heappop(heap)
         n_nodes += 1
@@ -243,7 +269,7 @@ def explore(
         if progress is not None:
             ceiling = max(best.value, best.closed, -heap[0][0] if heap else -np.inf)
             progress.advance(1.0 - best.value / ceiling)
-    return [entry[2] for entry in heap], n_nodes
+    return max(best.value, best.closed, -heap[0][0] if heap else -np.inf), n_nodes
 
 
 def process_node(search: SearchProblem, best: Incumbent, node: Node) -> list[Node]:

@@ -28,8 +28,7 @@ def bound_component(
 ) -> Certificate:
     """Certify a feasible component w with w'Cw > 0, or find a better one.
 
-    The search may stop at the relative ``gap``. ``epsilon`` is the relative rounding error of the
-    data.
+    ``epsilon`` is the relative rounding error of the data.
     """
     diagonal = quadratic.diagonal()
     largest = np.sort(diagonal[c.allowed])[::-1][: c.K]

@@ -1,4 +1,4 @@
-"""Certified maximum of the sum of variances of components without common variables.
+"""Certified maximum of the variances of disjoint components.
 
 Let w_c be d components on disjoint sets S_c of K_c variables. The bound of `relaxation` holds for
 their sum with one change: unit vectors on disjoint sets are orthonormal, so that the sum of
@@ -15,9 +15,7 @@ free. Components of equal size without variables are equivalent, and only the fi
 
 from __future__ import annotations
 
-import heapq
 import math
-from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +30,9 @@ from .branching import (
     MAX_SMOOTHING,
     MIN_GAP,
     N_ITERATIONS,
-    RESOLUTION,
     SMOOTHING,
+    Best,
+    explore,
 )
 from .clock import Clock
 from .relaxation import (
@@ -157,10 +156,7 @@ def from_row_norms(problem: Sum) -> Multipliers:
 
 
 def smoothed_sum(problem: Sum, at: Multipliers, scales: tuple[float, float, float]) -> Smoothed:
-    """Return the smoothed bound and its derivatives, as `relaxation.smoothed`.
-
-    The sum of the d largest eigenvalues is smoothed as the other sums.
-    """
+    """Return the smoothed bound and its derivatives, as `relaxation.smoothed`."""
     scale_P, scale_rows, scale_T = scales
     p, d = problem.C.shape[0], problem.sizes.size
     smooth_bound, X = smoothed_top_eigenvalues(problem.C, at, d, scale_P)
@@ -281,45 +277,18 @@ def certify_sum(
     nothing = np.full(p, FREE)
     problem = Sum(search.C, nothing, sizes)
     first = prove_sum(problem, from_row_norms(problem)).bound
-    heap = [(-min(first, ceiling / scale), 0, Part(first, everything, nothing, None, everything))]
-    ticket, n_nodes = count(1), 0
-    while heap and -heap[0][0] > search.target and not clock.expired():
-        bound, _, part = heap[0]
-        try:
-            rest = search.process_node(part._replace(bound=-bound))
-        except KeyboardInterrupt:
-            clock.interrupt()
-            break
-        heapq.heappop(heap)
-        n_nodes += 1
-        for node in rest:
-            heapq.heappush(heap, (-node.bound, next(ticket), node))
-        if progress is not None:
-            progress.advance(1.0 - search.value / max(search.value, search.highest(heap)))
-    upper = max(search.value, search.highest(heap))
+    root = Part(min(first, ceiling / scale), everything, nothing, None, everything)
+    upper, n_nodes = explore(search, root, search.process_node, clock, progress)
     value = total_variance(C, search.W)
     return SumCertificate(search.W, value, max(value, scale * upper), n_nodes)
 
 
-class _Search:
-    """Incumbent, and the largest bound of the closed nodes."""
+class _Search(Best):
+    """Best components so far."""
 
     def __init__(self, C: Floats, W: Floats, sizes: Indices, gap: float, clock: Clock):
-        self.C, self.W, self.sizes, self.gap, self.clock = C, W, sizes, gap, clock
-        self.value, self.closed = total_variance(C, W), -math.inf
-
-    @property
-    def target(self) -> float:
-        """Bound at which a node is closed."""
-        return self.value / (1.0 - max(self.gap, RESOLUTION))
-
-    def highest(self, heap: list[tuple[float, int, Part]]) -> float:
-        """Return the largest bound of open and closed nodes."""
-        return max(self.closed, -heap[0][0] if heap else -math.inf)
-
-    def close(self, bounds: float | Floats) -> None:
-        """Record the bounds of closed nodes."""
-        self.closed = max(self.closed, float(np.max(bounds, initial=-math.inf)))
+        super().__init__(total_variance(C, W), gap)
+        self.C, self.W, self.sizes, self.clock = C, W, sizes, clock
 
     def process_node(self, part: Part) -> list[Part]:
         """Return the nodes that remain: none, branches, or itself if time is up."""

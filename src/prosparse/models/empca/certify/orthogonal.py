@@ -1,4 +1,4 @@
-"""Bound on the sum of the variances of orthogonal components with common variables.
+"""Bound on the sum of the variances of orthogonal components.
 
 Let w_c be d orthonormal components on sets S_c of K_c variables. The bound of `relaxation` holds
 for their sum with the d largest eigenvalues of P, as in `joint`. The sets may overlap, so that the

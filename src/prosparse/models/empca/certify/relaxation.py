@@ -141,10 +141,7 @@ def _top(values: Floats, count: int) -> float:
 
 
 def pair_terms(at: Multipliers, nonnegative: bool = False) -> Floats:
-    """Return T (p, p).
-
-    N is exactly antisymmetric: a - b and b - a have equal rounding.
-    """
+    """Return T (p, p), with exactly antisymmetric N."""
     squares = _squares(at.M, nonnegative) / (2.0 * at.alpha[:, None])
     return squares + 0.5 * (at.A - at.A.T)
 
@@ -200,9 +197,9 @@ def rounding(
     """Return an upper bound of the rounding error of a bound.
 
     The bound is the sum ``top`` of ``n_rows`` row sums, with ``n_entries`` entries in all, and of
-    the d largest eigenvalues of P.
-    The error of the entries of P is a few eps times their terms, that of eigenvalues at most p eps
-    times the norm of P, and that of sums is proportional to the number of terms.
+    the d largest eigenvalues of P. The error of the entries of P is a few eps times their terms,
+    that of eigenvalues at most p eps times the norm of P, and that of sums is proportional to the
+    number of terms.
     """
     p = C.shape[0]
     norms = sum(float(np.linalg.norm(part)) for part in (C, at.M, at.alpha))
@@ -299,10 +296,7 @@ def minimise_smoothed(
     max_calls: int,
     stop: Callable[[], bool] | None = None,
 ) -> Multipliers:
-    """Minimise a smoothed bound of sets of K variables by L-BFGS.
-
-    ``stop`` is called after each iteration and ends the minimisation if it returns True.
-    """
+    """Minimise a smoothed bound of sets of K variables by L-BFGS, until ``stop``."""
     p, unit = at.alpha.size, UNIT_OF_N / K
 
     def unpack(x: Floats) -> Multipliers:
@@ -375,10 +369,7 @@ def smoothed(
 def smoothed_top_eigenvalues(
     C: Floats, at: Multipliers, d: int, scale: float
 ) -> tuple[float, Floats]:
-    """Return the smoothed sum of the d largest eigenvalues of P, and X.
-
-    The sum is smoothed like the sums of the largest entries.
-    """
+    """Return the smoothed sum of the d largest eigenvalues of P, and X."""
     values, vectors = np.linalg.eigh(inner_matrix(C, at))
     weights = smoothed_top_indicator(values[None, :], np.array([d]), scale)[0]
     total = float(weights @ values) - 0.5 * scale * float(weights @ weights)

@@ -41,10 +41,7 @@ def screen_variables(
     nonnegative: bool = False,
     expired: Callable[[], bool] = lambda: False,
 ) -> Screening:
-    """Exclude variables that are in no set of K with a value above ``target``.
-
-    ``expired`` is called between rounds.
-    """
+    """Exclude variables that are in no set of K with a value above ``target``."""
     variables = np.flatnonzero(allowed)
     closed, bound, slow = -np.inf, np.inf, False
     while variables.size > max(MAX_BRANCHING, K) and not expired():
