@@ -34,17 +34,18 @@ class Extrapolation(ABC, Generic[M]):
     """Base class of accelerators over a flat vector.
 
     ``pack`` maps a state to a vector, and ``unpack`` a vector and a state to the state with these
-    values. ``size`` is the number of iterations in the history.
+    values.
     """
+
+    size: int  # number of iterations in the history
 
     def __init__(
         self,
         pack: Callable[[State], Array],
         unpack: Callable[[Array, State], State],
         xp: Namespace,
-        size: int,
     ):
-        self.pack, self.unpack, self.xp, self.size = pack, unpack, xp, size
+        self.pack, self.unpack, self.xp = pack, unpack, xp
 
     @abstractmethod
     def begin(self, state: State) -> M:
@@ -116,14 +117,7 @@ class Anderson(Extrapolation[AndersonMemory]):
     of the combined steps g(x_i) - x_i. For a linear g it is the fixed point itself.
     """
 
-    def __init__(
-        self,
-        pack: Callable[[State], Array],
-        unpack: Callable[[Array, State], State],
-        xp: Namespace,
-        size: int = 6,
-    ):
-        super().__init__(pack, unpack, xp, size)
+    size = 6
 
     def begin(self, state: State) -> AndersonMemory:
         ends, steps = (self._zeros(state, self.size) for _ in range(2))

@@ -99,10 +99,9 @@ def test_factors_lost_on_imputed_data_are_restored(table, rng):
     lay = view_layout([np.arange(9)], 6, [0])
     loadings = initial_loadings(start, 50, [np.arange(9)], 6, [0])
     first = init(samples, lay, *loadings, None)
-    steps = partial(partial, ard_step)
-    found = fit_imputed(start, lay, first, lambda s: steps(s, lay), 200, 1e-9).ahead
+    found = fit_imputed(start, lay, first, 200, 1e-9).ahead
     alone = CompleteSamples(start, 50)
-    end = iterate(steps(alone, lay), first, max_iter=200, tol=1e-7).state.fitted
+    end = iterate(partial(ard_step, alone, lay), first, max_iter=200, tol=1e-7).state.fitted
     gone = ~np.any(end.L, axis=0)
     assert gone.any()
     assert not gone.all()

@@ -89,7 +89,8 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         root = covariance_root(to_numpy(M.T @ M) + state.S_sum, state.sigma2)
         # M root' is better conditioned than M.
         rows = factor_products(op, M @ from_numpy(root.T, M))
-        moments = factor_moments(n, root, c * c * root.T @ rows.squares() @ root)
+        A = n * (root.T @ root) + c * c * root.T @ rows.squares() @ root
+        moments = FactorMoments(*np.linalg.eigh(A), _factor_divergence(n, root, A))
         cG = from_numpy(c * c * root @ moments.Q, M).T @ rows.YX
         new = update_loadings(cG, moments, state.t, state.sigma2, op, n, total)
         M = new.means.T @ from_numpy(new.basis_change.T, M)
@@ -112,12 +113,6 @@ class FactorMoments(NamedTuple):
     Q: np.ndarray  # (d, d) its eigenvectors
     divergence: float  # Kullback-Leibler divergence of q(Y) from its prior
     remainder: np.ndarray | None = None  # (d, d) Q'A Q - diag(a), None if it is zero
-
-
-def factor_moments(n: int, root: np.ndarray, YY: np.ndarray) -> FactorMoments:
-    """Return the moments of q(Y) from the root of Sigma and Y'Y of the means."""
-    A = n * (root.T @ root) + YY
-    return FactorMoments(*np.linalg.eigh(A), _factor_divergence(n, root, A))
 
 
 def rounded_factor_moments(

@@ -59,16 +59,17 @@ class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
     step than ``pack(result)``.
     """
 
+    size = 4
+
     def __init__(
         self,
         pack: Callable[[State], Array],
         unpack: Callable[[Array, State], State],
         xp: Namespace,
-        size: int = 4,
         n_compared: int | None = None,
         ahead: Callable[[State], Array] | None = None,
     ):
-        super().__init__(pack, unpack, xp, size)
+        super().__init__(pack, unpack, xp)
         self.n_compared, self.ahead = n_compared, ahead
 
     def begin(self, state: State) -> QuasiNewtonMemory:

@@ -61,7 +61,7 @@ class Options(NamedTuple):
 
     n_components: int | Literal["auto"]
     n_features_to_select: int | None
-    scaled: bool  # whether all columns have the same variance
+    scale: bool  # whether all columns were scaled to the same variance
     noise: NoiseEstimator
     evidence: EvidenceKind
     model_prior: ModelPrior
@@ -174,7 +174,7 @@ def check_dimension(parts: Spectrum, d: int | Literal["auto"], options: Options)
 
 def white_noise(parts: Spectrum, options: Options) -> float | None:
     """Return the variance of all columns if they were scaled."""
-    return parts.n / (parts.n - 1) if options.scaled else None
+    return parts.n / (parts.n - 1) if options.scale else None
 
 
 def select_variables(op: Operator, parts: Spectrum, d: int, options: Options) -> SelectedVariables:
@@ -243,7 +243,7 @@ def inactive_noise(
 ) -> float:
     """Return the variance of inactive variables, at worst ``relaxed``."""
     # The variance of scaled columns is known. Residuals of active columns would bias an estimate.
-    kind = "median" if options.scaled else options.noise
+    kind = "median" if options.scale else options.noise
     noise = noise_variance(kind, to_numpy(parts.eigenvalues), squares, parts.n, d)
     floor = min_noise(parts)
     # If d components fit exactly, use the noise variance of the relaxed model.

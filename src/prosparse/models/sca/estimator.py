@@ -361,12 +361,7 @@ class SCA(HasDensity, SparseProjection):
         """
         return self.fit(X, groups=groups, checkpoint=checkpoint).transform(X, groups=groups)
 
-    def _fit(
-        self,
-        X: Table,
-        labels: ArrayLike | None,
-        checkpoint: CheckpointLike,
-    ) -> None:
+    def _fit(self, X: Table, labels: ArrayLike | None, checkpoint: CheckpointLike) -> None:
         tables = list(X) if is_list_of_views(X) else None
         X, views = concatenate_views(X, self.views)
         X = self._validate(X, reset=True)
@@ -384,11 +379,7 @@ class SCA(HasDensity, SparseProjection):
             self._set_single_group_results(rows)
 
     def _fit_one_group(
-        self,
-        X: Table,
-        names: list[Likelihood],
-        checkpoint: CheckpointLike,
-        views_given: bool,
+        self, X: Table, names: list[Likelihood], checkpoint: CheckpointLike, views_given: bool
     ) -> None:
         """Fit samples of one group."""
         if any(name != "gaussian" for name in names):
@@ -423,11 +414,7 @@ class SCA(HasDensity, SparseProjection):
             )
 
     def _fit_groups(
-        self,
-        X: Table,
-        rows: RowGroups,
-        checkpoint: CheckpointLike,
-        views_given: bool,
+        self, X: Table, rows: RowGroups, checkpoint: CheckpointLike, views_given: bool
     ) -> None:
         """Fit samples of several groups."""
         columns = _standardise(X, scale=False)[1]
@@ -443,11 +430,7 @@ class SCA(HasDensity, SparseProjection):
         self._set_group_results(solution, columns, table, rows)
 
     def _fit_non_gaussian(
-        self,
-        X: Table,
-        names: list[Likelihood],
-        checkpoint: CheckpointLike,
-        views_given: bool,
+        self, X: Table, names: list[Likelihood], checkpoint: CheckpointLike, views_given: bool
     ) -> None:
         """Fit views of which at least one is not Gaussian."""
         op, columns, _ = _standardise(X, scale=True)

@@ -146,7 +146,7 @@ def solve(
         lay = layout(shared, private)
         first = initial_state(lay, None)
         if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
-            first = fit_imputed(start, lay, first, _ard_steps(lay), how.max_iter, how.tol)
+            first = fit_imputed(start, lay, first, how.max_iter, how.tol)
         return first, lay
 
     if options.n_components == "auto":
@@ -200,11 +200,14 @@ def _run_model(
     checkpoint: Stage | None = None,
 ) -> Run[State]:
     """Iterate from a state to convergence of the objective."""
-    step_of = _ard_steps(lay) if prior is None else _hyperbolic_steps(lay, prior)
+    if prior is None:
+        step = partial(ard_step, samples, lay)
+    else:
+        step = partial(hyperbolic_step, samples, lay, prior)
     xp = array_namespace(samples.squares)
     total, entries = float(xp.sum(samples.squares)), float(xp.sum(samples.observed))
     return iterate(
-        step_of(samples),
+        step,
         first,
         max_iter=options.max_iter,
         tol=options.tol * entries,
@@ -486,9 +489,7 @@ def solve_groups(
         loadings = initial_loadings(start, n, views, shared, private, options.rotation)
         pooled_state = init(pooled, lay, *loadings, None)
         if data.has_missing:
-            pooled_state = fit_imputed(
-                start, lay, pooled_state, _ard_steps(lay), how.max_iter, how.tol
-            )
+            pooled_state = fit_imputed(start, lay, pooled_state, how.max_iter, how.tol)
         return grouped_init(members, lay, pooled_state), lay
 
     def run_from(state: GroupedState, lay: ViewLayout, how: SCAOptions) -> Run[GroupedState]:
@@ -524,16 +525,6 @@ def solve_groups(
         n_densities[member.columns] += member.samples.observed
     solution = _solution(run, lay, max_factors, n_densities, data=data)
     return solution._replace(noise=np.where(data.varying_in_group, solution.noise, np.nan))
-
-
-def _ard_steps(lay: ViewLayout) -> Callable[[Samples], Callable[[State], State]]:
-    return lambda samples: partial(ard_step, samples, lay)
-
-
-def _hyperbolic_steps(
-    lay: ViewLayout, prior: HyperbolicPrior
-) -> Callable[[Samples], Callable[[State], State]]:
-    return lambda samples: partial(hyperbolic_step, samples, lay, prior)
 
 
 class FitData(NamedTuple):

@@ -77,7 +77,8 @@ def solve(op: Operator, options: Options) -> Solution:
     d = resolve_dimension(options.n_components, parts)
     problem = problem_of(parts, options.max_iter, options.tol)
     start = init(parts, d)
-    search = None if penalties_given(options) else find_largest_penalty(problem, start)
+    given = options.penalties is not None or not isinstance(options.penalty, str)
+    search = None if given else find_largest_penalty(problem, start)
     penalties = penalty_grid(options, 0.0 if search is None else search.vanishing)
     fits = fit_path(
         problem, start, penalties, options.verbose, () if search is None else search.states
@@ -115,11 +116,6 @@ def solve(op: Operator, options: Options) -> Solution:
         bounds=np.concatenate([run.bounds for run in runs]),
         reason=worst([run.reason for run in runs]),
     )
-
-
-def penalties_given(options: Options) -> bool:
-    """Return whether the user specified the penalties, or one penalty."""
-    return options.penalties is not None or not isinstance(options.penalty, str)
 
 
 def penalty_grid(options: Options, vanishing: float) -> np.ndarray:
