@@ -145,21 +145,15 @@ def solve(
     def begin(shared: int, how: SCAOptions) -> tuple[State, ViewLayout]:
         lay = layout(shared, private)
         first = initial_state(lay, None)
-        if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
+        if seen is not None:
             first = fit_imputed(start, lay, first, how.max_iter, how.tol)
         return first, lay
 
-    if options.n_components == "auto":
-        rough = _rough_options(options)
-        first, lay = _select_n_factors(
-            counts,
-            samples.n,
-            lambda shared: begin(shared, rough),
-            lambda s, at, k: _run_model(samples, at, None, s, epsilon, _limit_iterations(k, rough)),
-            options.max_iter,
-        )
-    elif options.prior == "ard":
-        first, lay = begin(counts.maximum, options)
+    def run_from(state: State, lay: ViewLayout, how: SCAOptions) -> Run[State]:
+        return _run_model(samples, lay, None, state, epsilon, how)
+
+    if options.n_components == "auto" or options.prior == "ard":
+        first, lay = _select_n_factors(counts, samples.n, begin, run_from, options)
     else:
         lay = layout(counts.maximum, private)
     prior = _hyperbolic_prior(lay, options)
@@ -240,9 +234,9 @@ class FactorCounts(NamedTuple):
 def _select_n_factors(
     counts: FactorCounts,
     n: int,
-    begin: Callable[[int], tuple[StateOf, ViewLayout]],
-    run_from: RunFrom[StateOf],
-    max_iter: int,
+    begin: Callable[[int, SCAOptions], tuple[StateOf, ViewLayout]],
+    run: Callable[[StateOf, ViewLayout, SCAOptions], Run[StateOf]],
+    options: SCAOptions,
 ) -> tuple[StateOf, ViewLayout]:
     """Select the number of shared factors by the lower bound of the evidence.
 
@@ -253,25 +247,34 @@ def _select_n_factors(
 
     A factor that fits noise reduces the bound through the divergences of its loadings and scores.
     ARD alone does not remove such factors, because it updates one loading at a time. ``begin``
-    returns the initial state for a number of factors, ``run_from`` iterates. No numbers are
-    compared if ``max_iter`` does not exceed the iterations of one comparison.
+    returns the initial state for a number of factors, ``run`` iterates. No numbers are compared if
+    the number is given, or if ``max_iter`` does not exceed the iterations of one comparison.
     """
+    if options.n_components != "auto":
+        return begin(counts.maximum, options)
+    rough = options._replace(
+        max_iter=min(options.max_iter, MAX_ITER_PER_COUNT), tol=max(options.tol, ROUGH_TOL)
+    )
+
+    def run_from(state: StateOf, lay: ViewLayout, n_iter: int) -> Run[StateOf]:
+        return run(state, lay, rough._replace(max_iter=min(rough.max_iter, n_iter)))
+
     count = counts.initial
-    start, lay = begin(count)
-    if max_iter <= MAX_ITER_PER_COUNT:
+    start, lay = begin(count, rough)
+    if options.max_iter <= MAX_ITER_PER_COUNT:
         return start, lay
     best = run_from(start, lay, MAX_ITER_PER_COUNT).state
     while count < counts.maximum:
         more = min(count + max(1, count // 4), counts.maximum)
         goal = best.bound + MIN_GAIN_PER_SAMPLE * n * (more - count)
-        trial, other = _run_towards(goal, *begin(more), run_from)
+        trial, other = _run_towards(goal, *begin(more, rough), run_from)
         if trial.bound <= goal:
             break
         best, lay, count = trial, other, more
     larger, larger_lay = best, lay
     while 1 < count <= counts.initial:
         count //= 2
-        trial, other = _run_towards(best.bound, *begin(count), run_from)
+        trial, other = _run_towards(best.bound, *begin(count, rough), run_from)
         if trial.bound <= best.bound:
             break
         larger, larger_lay, best, lay = best, lay, trial, other
@@ -368,16 +371,6 @@ def _gain_per_iteration(run: Run[StateOf]) -> float:
     return (run.bounds[-1] - run.bounds[0]) / max(1, len(run.bounds) - 1)
 
 
-def _rough_options(options: SCAOptions) -> SCAOptions:
-    return options._replace(
-        max_iter=min(options.max_iter, MAX_ITER_PER_COUNT), tol=max(options.tol, ROUGH_TOL)
-    )
-
-
-def _limit_iterations(n_iter: int, options: SCAOptions) -> SCAOptions:
-    return options._replace(max_iter=min(options.max_iter, n_iter))
-
-
 def _take_factors(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[StateOf, ViewLayout]:
     """Return a state restricted to the factors ``keep``, as a new start."""
     now = state.ahead
@@ -419,14 +412,17 @@ def solve_non_gaussian(
     mu = initial_offsets(rows, means)
 
     def begin(
-        shared: int, private: list[int], prior: HyperbolicPrior | None
+        shared: int, private: list[int], prior: HyperbolicPrior | None = None
     ) -> tuple[NonGaussianState, ViewLayout]:
         lay = view_layout(groups, shared, private, options.noise)
         L = initial_loadings(start, rows.n, groups, shared, private, options.rotation)[0]
         return non_gaussian_init(rows, lay, L * per_unit[:, None], mu, prior), lay
 
     def run_from(
-        first: NonGaussianState, lay: ViewLayout, prior: HyperbolicPrior | None, how: SCAOptions
+        first: NonGaussianState,
+        lay: ViewLayout,
+        how: SCAOptions,
+        prior: HyperbolicPrior | None = None,
     ) -> Run[NonGaussianState]:
         last = how is options
         return iterate(
@@ -442,21 +438,13 @@ def solve_non_gaussian(
 
     counts = _factor_counts(start, rows.n, options)
     max_factors = counts.maximum + sum(options.private)
-    if options.n_components == "auto":
-        rough = _rough_options(options)
-        first, lay = _select_n_factors(
-            counts,
-            rows.n,
-            lambda shared: begin(shared, options.private, None),
-            lambda s, at, k: run_from(s, at, None, _limit_iterations(k, rough)),
-            options.max_iter,
-        )
-    else:
-        first, lay = begin(counts.maximum, options.private, None)
+    first, lay = _select_n_factors(
+        counts, rows.n, lambda shared, how: begin(shared, options.private), run_from, options
+    )
     prior = _hyperbolic_prior(lay, options)
     if prior is not None:
         first, lay = begin(*_factors_by_view(lay, len(groups)), prior)
-    run = run_from(first, lay, prior, options)
+    run = run_from(first, lay, options, prior)
     # Probabilities of counts and loadings of the linear predictor do not depend on units.
     n_densities = np.where(rows.gaussian, rows.observed, 0.0)
     if prior is not None:
@@ -508,17 +496,7 @@ def solve_groups(
             checkpoint=checkpoint if last else None,
         )
 
-    if options.n_components == "auto":
-        rough = _rough_options(options)
-        first, lay = _select_n_factors(
-            counts,
-            n,
-            lambda shared: begin(shared, rough),
-            lambda s, at, k: run_from(s, at, _limit_iterations(k, rough)),
-            options.max_iter,
-        )
-    else:
-        first, lay = begin(counts.maximum, options)
+    first, lay = _select_n_factors(counts, n, begin, run_from, options)
     run = run_from(first, lay, options)
     n_densities = np.zeros(lay.view.size)
     for member in members:
