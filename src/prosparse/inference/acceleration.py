@@ -33,6 +33,9 @@ M = TypeVar("M", bound=Any)
 class Extrapolation(ABC, Generic[M]):
     """Base class of accelerators over a flat vector.
 
+    The loop verifies that the objective increases. The memory of an accelerator is a named tuple
+    that every function takes and returns, and that a checkpoint stores.
+
     ``pack`` maps a state to a vector, and ``unpack`` a vector and a state to the state with these
     values.
     """
@@ -68,16 +71,19 @@ class Extrapolation(ABC, Generic[M]):
         """Return the memory without its history."""
 
     def propose(self, memory: M, start: State, result: State) -> tuple[M, State]:
+        """Return memory and next start after ``result = step(start)`` was accepted."""
         if memory.stretching:  # the extrapolation was accepted: extrapolate further next time
             memory = memory._replace(stretch=4.0 * memory.stretch, stretching=False)
         return self._combine(memory, start, result)
 
     def retreat(self, memory: M, best: State) -> tuple[M, State]:
+        """Return memory and next start after a proposal decreased the objective."""
         if memory.stretching or not self._has_step(memory):  # the extrapolation failed as well
             return self._forget(memory)._replace(stretch=1.0, stretching=False), best
         return self._stretch(memory, max(memory.stretch, MIN_RETREAT), best)
 
     def probe(self, memory: M, best: State) -> tuple[M, State]:
+        """Return memory and a start far along the last step, to leave a saddle."""
         if not self._has_step(memory):
             return memory, best
         return self._stretch(memory, max(memory.stretch, MIN_PROBE), best)

@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from ..data.arrays import decomposition_errors
+from .acceleration import Extrapolation
 from .checkpoint import Stage
 from .progress import Progress
 
@@ -107,27 +108,6 @@ def worst(reasons: list[StopReason]) -> StopReason:
     return max(unfinished, key=severity.__getitem__) if unfinished else StopReason.CONVERGED
 
 
-class Accelerator(Protocol):
-    """Proposals for the start of the next step.
-
-    The loop verifies that the objective increases. The memory of an accelerator is a named tuple
-    that every function takes and returns. A checkpoint therefore stores it like any other part of
-    the position.
-    """
-
-    def begin(self, state: Any) -> Any:
-        """Return the memory before the first step."""
-
-    def propose(self, memory: Any, start: Any, result: Any) -> tuple[Any, Any]:
-        """Return memory and next start after ``result = step(start)`` was accepted."""
-
-    def retreat(self, memory: Any, best: Any) -> tuple[Any, Any]:
-        """Return memory and next start after a proposal decreased the objective."""
-
-    def probe(self, memory: Any, best: Any) -> tuple[Any, Any]:
-        """Return memory and a start far along the last step, to leave a saddle."""
-
-
 class Position(NamedTuple):
     """Position of the loop between iterations: the contents of a checkpoint."""
 
@@ -156,7 +136,7 @@ def iterate(
     *,
     max_iter: int,
     tol: float,
-    accelerator: Accelerator | None = None,
+    accelerator: Extrapolation[Any] | None = None,
     exhausted: Callable[[S], bool] = lambda state: False,
     rounding: Callable[[S], float] = relative_rounding,
     progress: Progress | None = None,
@@ -201,7 +181,7 @@ def _advance(
     position: Position,
     tol: float,
     slack: float,
-    accelerator: Accelerator | None,
+    accelerator: Extrapolation[Any] | None,
     exhausted: Callable[[S], bool],
 ) -> tuple[Position, StopReason | None]:
     """Run one iteration; return the new position and the stop reason, if any."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Protocol
+from typing import Any
 
 UPDATE_INTERVAL = 0.2  # minimum time between updates of a notebook, in seconds
 
@@ -20,7 +20,7 @@ class Progress:
     def __init__(self, total: int | None, label: str, verbose: int | bool = 0):
         self.total, self.label, self.verbose = total, label, int(verbose)
         self.n_iter = 0
-        self.display: _Display | None = None
+        self.display: _Bar | _NotebookLine | _PlainLines | None = None
 
     def __enter__(self) -> Progress:
         if self.verbose:
@@ -39,17 +39,7 @@ class Progress:
             self.display.update(self.n_iter, objective)
 
 
-class _Display(Protocol):
-    """Display of the progress."""
-
-    def update(self, n_iter: int, objective: float) -> None:
-        """Show an iteration."""
-
-    def end(self, n_iter: int) -> None:
-        """Show the end of the iterations, also after an error."""
-
-
-def _make_display(label: str, total: int | None) -> _Display:
+def _make_display(label: str, total: int | None) -> _Bar | _NotebookLine | _PlainLines:
     if _in_notebook():
         return _NotebookLine(label, total)
     try:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri
@@ -220,22 +220,12 @@ def _summarise(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[tuple[
     return (*sums, xp.sum(active), *small), means
 
 
-class RelaxedState(Protocol):
-    """Fields common to the states of both iterations, `State` and `FactorState`."""
-
-    @property
-    def t(self) -> Array: ...
-
-    @property
-    def slope(self) -> Array: ...
-
-
-def rank_variables(state: RelaxedState) -> np.ndarray:
+def rank_variables(t: Array, slope: Array) -> np.ndarray:
     """Return the variables by decreasing t, and by h_k'(0) if t is zero."""
-    return np.lexsort((-to_numpy(state.slope), -to_numpy(state.t)))
+    return np.lexsort((-to_numpy(slope), -to_numpy(t)))
 
 
-def relative_relevance(state: RelaxedState) -> np.ndarray:
+def relative_relevance(t: Array) -> np.ndarray:
     """Return u in [0, 1]: u_k^2 is proportional to t_k, and the maximum is 1."""
-    t = to_numpy(state.t).astype(float)
+    t = to_numpy(t).astype(float)
     return np.sqrt(t / t.max()) if t.max() > 0 else np.zeros_like(t)

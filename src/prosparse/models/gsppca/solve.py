@@ -123,7 +123,7 @@ def solve(op: Operator, options: Options, scaled: Operator | None = None) -> Sol
     return Solution(
         n_components=d,
         order=selection.order,
-        relevance=relative_relevance(selection.run.state),
+        relevance=relative_relevance(selection.run.state.t),
         selected=selected,
         components=components,
         variances=explained / (n - 1),
@@ -181,7 +181,7 @@ def select_variables(op: Operator, parts: Spectrum, d: int, options: Options) ->
     """Rank the variables with d components and select how many by the evidence."""
     run = fit_relaxed(parts, d, options)
     empty = run.reason is StopReason.EMPTY_MODEL
-    order = rank_by_variance(parts, d) if empty else rank_variables(run.state)
+    order = rank_by_variance(parts, d) if empty else rank_variables(run.state.t, run.state.slope)
     noise = inactive_noise(parts, to_numpy(op.column_squares()), d, run.state.sigma2, options)
     q, log_evidence = compare_cardinalities(op, order, d, noise, options)
     return SelectedVariables(d, run, order, noise, q, log_evidence, int(np.argmax(log_evidence)))

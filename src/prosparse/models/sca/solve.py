@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -218,10 +218,8 @@ def _run_model(
 StateOf = TypeVar("StateOf", State, NonGaussianState, GroupedState)
 
 
-class RunFrom(Protocol[StateOf]):
-    """Run a given number of iterations from a state."""
-
-    def __call__(self, state: StateOf, lay: ViewLayout, n_iter: int, /) -> Run[StateOf]: ...
+# Function that runs a given number of iterations from a state.
+RunFrom = Callable[[StateOf, ViewLayout, int], Run[StateOf]]
 
 
 class FactorCounts(NamedTuple):

@@ -18,6 +18,7 @@ from ...data import container_of, stack_columns, take_columns
 from ...data.arrays import from_numpy
 from ...data.column_groups import ColumnGroup
 from ...data.containers import Table
+from ...data.containers.base import first_items
 from ...errors import InputError, ParameterError, check_integer, warn
 
 
@@ -170,19 +171,13 @@ def check_names(tables: Sequence[Table], fitted: Sequence[np.ndarray | None], wh
 def _name_mismatch(number: int, given: list[str], expected: list[str]) -> str:
     """Return the message for column names that differ from those of ``fit``."""
     message = f"View {number}: the feature names should match those that were passed during fit."
-    for what, names in (
-        ("Feature names unseen at fit time", _missing_names(given, expected)),
-        ("Feature names seen at fit time, yet now missing", _missing_names(expected, given)),
-    ):
-        if names:
-            more = f", and {len(names) - 5} more" if len(names) > 5 else ""
-            message += f" {what}: {', '.join(map(repr, names[:5]))}{more}."
-    if set(given) == set(expected):
+    given_set, expected_set = set(given), set(expected)
+    unseen = [repr(name) for name in given if name not in expected_set]
+    missing = [repr(name) for name in expected if name not in given_set]
+    if unseen:
+        message += f" Feature names unseen at fit time: {first_items(unseen)}."
+    if missing:
+        message += f" Feature names seen at fit time, yet now missing: {first_items(missing)}."
+    if not unseen and not missing:
         message += " They must be in the same order as they were in fit."
     return message
-
-
-def _missing_names(names: list[str], others: list[str]) -> list[str]:
-    """Return the names that do not occur in ``others``."""
-    named = set(others)
-    return [name for name in names if name not in named]
