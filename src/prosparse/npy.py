@@ -22,8 +22,8 @@ def read_header(
 ) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read the shape, order and dtype of an array of ``size`` bytes.
 
-    The file is left at the first value. ``dtypes`` are the accepted kinds of NumPy dtypes. A header
-    that is invalid, or that does not describe the bytes that follow, raises ValueError.
+    The file is left at the first value. A header that does not describe the bytes that follow, or a
+    dtype of a kind that is not in ``dtypes``, raises ValueError.
     """
     major, _ = np.lib.format.read_magic(file)
     if major not in _HEADER_READERS:
@@ -55,8 +55,7 @@ def read_array(raw: bytes, dtypes: str = PLAIN_TYPES) -> np.ndarray:
 def check_members(archive: ZipFile, size: int) -> None:
     """Check that all members are uncompressed and fit into ``size`` bytes.
 
-    Reading a member then allocates no more memory than the file has bytes. Other archives raise
-    ValueError.
+    Reading a member then allocates no more memory than the file has bytes.
     """
     entries = archive.infolist()
     if len(entries) > MAX_MEMBERS:

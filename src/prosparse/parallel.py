@@ -56,10 +56,7 @@ def free_cores() -> int:
 
 
 def _count_other_threads() -> int:
-    """Count the running threads of other processes (Linux only; otherwise 0).
-
-    Load averages are no alternative: they cover the last minute and include this process.
-    """
+    """Count the running threads of other processes (Linux only; otherwise 0)."""
     try:
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
         if running <= 1:  # only this process
@@ -182,8 +179,8 @@ def in_processes(
 ) -> list[Result]:
     """Run ``work`` on independent tasks in processes; return results in order.
 
-    Processes suit long tasks that hold the interpreter lock. ``n_jobs`` is their number as in
-    joblib, at most ``n_tasks``. With one job, a task is taken after the previous one has ended.
+    Processes suit long tasks that hold the interpreter lock. With one job, a task is taken after
+    the previous one has ended.
     """
     jobs = min(effective_n_jobs(n_jobs), max(1, n_tasks))
     if jobs == 1:

@@ -77,8 +77,7 @@ def _on_torch_gpu(array: Array) -> bool:
 def _copy_to_gpu(values: np.ndarray, like: Array, dtype: Any) -> Array:
     """Copy NumPy ``values`` to the GPU of ``like`` without waiting for it.
 
-    Torch copies from pinned memory asynchronously; from other memory it first waits until the GPU
-    is idle. Torch does not release pinned memory, so that large arrays are not pinned.
+    Torch copies asynchronously from pinned memory, which it does not release.
     """
     tensor = sys.modules["torch"].asarray(values, dtype=dtype, device="cpu")
     if tensor.nbytes > MAX_PINNED_BYTES:
@@ -145,8 +144,8 @@ def decomposition_errors() -> tuple[type[Exception], ...]:
 def as_like(value: Array, X: Any, dtype: Any = None) -> Array:
     """Convert ``value`` to an array that can be combined with ``X``.
 
-    If ``X`` is an array of another library, the result is on its device and has the given dtype.
-    Otherwise it is a NumPy array. Values that already agree with ``X`` are not copied.
+    The result is on the device of an ``X`` of another library, with the given dtype, and otherwise
+    a NumPy array.
     """
     if not _is_foreign(X):
         return value if is_numpy_array(value) else to_numpy(value)

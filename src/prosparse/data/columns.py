@@ -83,9 +83,9 @@ class RawRows(Protocol):
 class Columns(NamedTuple):
     """Conversion between a data matrix and its operator.
 
-    The entries satisfy x = mean + scale * unit * z for the operator's entry z. The operator has no
-    constant columns, because these share no variance. ``unit`` is one power of two near the largest
-    deviation, so that squares of entries of 1e150 or 1e-150 neither overflow nor underflow.
+    The entries satisfy x = mean + scale * unit * z for the operator's entry z. ``unit`` is one
+    power of two near the largest deviation, so that squares of entries of 1e150 or 1e-150 neither
+    overflow nor underflow.
     """
 
     mean: Array  # (p,)
@@ -200,11 +200,7 @@ def restandardise_rows(
 
 
 def _mean(total: np.ndarray, count: np.ndarray | float) -> np.ndarray:
-    """Divide sums by counts.
-
-    Sums near the largest double may be NaN. Any number then suffices, because the size of such
-    columns raises an error.
-    """
+    """Divide sums by counts; NaN, of sums that raise an error later, becomes 0."""
     return np.nan_to_num(total / count, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
@@ -241,11 +237,7 @@ def _check_near_zero(mean: np.ndarray, largest: np.ndarray, varying: np.ndarray)
 def check_range(
     largest: np.ndarray, allowed: Range, precision: str, varying: np.ndarray, name: str = ""
 ) -> None:
-    """Check that the largest deviations of the varying columns are in the range.
-
-    Squares and ratios of deviations must be finite and nonzero. Errors call the column ``name``, by
-    default its position.
-    """
+    """Check that the largest deviations of the varying columns are in the range."""
     bad = np.flatnonzero(varying & ~((largest >= allowed.smallest) & (largest <= allowed.largest)))
     if bad.size:
         remedy = "" if precision == "float64" else ", or convert it to double precision"

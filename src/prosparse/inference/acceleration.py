@@ -181,8 +181,7 @@ def over_loadings(
 ) -> A:
     """Accelerate a factor model over its loadings ``state.<field>`` and noise.
 
-    The vector holds the loadings and log ``sigma2``. All other parts of the state follow from these
-    within one step.
+    All other parts of the state follow from these within one step.
     """
 
     def pack(state: State) -> Array:

@@ -82,10 +82,7 @@ class Checkpoint:
         return self
 
     def _check_path(self) -> bool:
-        """Return whether the file exists; raise an error if it is not accessible.
-
-        The check precedes the fit, so that no result is lost at the first write.
-        """
+        """Return whether the file exists; raise an error if it is not accessible."""
         try:
             path = Path(os.path.realpath(self.path))
             if not path.parent.is_dir():
@@ -192,8 +189,8 @@ class Stage:
     def load(self, like: T) -> tuple[T, str] | None:
         """Return the saved position and stop reason, or None if nothing was saved.
 
-        Arrays are restored to the libraries and devices of ``like``, a position of the same
-        structure. The stop reason is empty if the loop had not ended.
+        Arrays are restored to the libraries and devices of the position ``like``. The stop reason
+        is empty if the loop had not ended.
         """
         if f"{self.name}/reason" not in self.file.arrays:
             return None

@@ -35,11 +35,9 @@ _SUM_ERROR = 8.0  # rounding error of a sum, in units of epsilon
 
 
 def relative_rounding(state: HasBound, epsilon: float = _DOUBLE) -> float:
-    """Return the rounding error of an objective.
+    """Return the rounding error of an objective with ten significant digits.
 
-    ``epsilon`` is the relative rounding error of products with the data matrix
-    (`Operator.epsilon`). All other computations are in double precision, with ten significant
-    digits.
+    ``epsilon`` is the relative rounding error of products with the data matrix.
     """
     return (1e-10 + _SUM_ERROR * epsilon) * abs(state.bound)
 

@@ -60,8 +60,7 @@ def _largest_dense_size(X: TableLike) -> int:
     """Return the number of entries of the largest dense matrix in CPU memory.
 
     This is the data matrix or, if it is sparse, the Gram matrix of its smaller side if that is
-    formed. For data on an accelerator the result is 0: the remaining products on the CPU are
-    small, and additional threads slow them down.
+    formed. Products on the CPU are small for data on an accelerator.
     """
     n, p = X.shape
     if on_accelerator(X):
@@ -102,9 +101,8 @@ class VariableSelector(BaseEstimator):
     def _fitting(self) -> Iterator[None]:
         """Check the parameters, remove fitted attributes and run ``fit``.
 
-        The number of BLAS threads depends on the size of the data matrix. If the fit fails, the
-        estimator is restored. Warnings are issued after the fit, because a warning may be turned
-        into an error.
+        If the fit fails, the estimator is restored. Warnings are issued after the fit, because a
+        warning may be turned into an error.
         """
         check_verbose(getattr(self, "verbose", 0))
         self._check_parameters()
@@ -136,8 +134,7 @@ class VariableSelector(BaseEstimator):
     def _validate(self, X: TableLike, *, reset: bool) -> TableLike:
         """Validate ``X`` and return a dense floating-point array or a CSR matrix.
 
-        Dense arrays keep their array library. With ``reset`` the number and the names of the
-        columns are stored.
+        With ``reset`` the number and the names of the columns are stored.
         """
         container = container_of(X)
         X = container.prepare(X, allow_nan=self.__sklearn_tags__().input_tags.allow_nan)
@@ -176,10 +173,9 @@ class VariableSelector(BaseEstimator):
     def _set_selection(
         self, columns: Columns, order: np.ndarray, selected: np.ndarray, relevance: np.ndarray
     ) -> np.ndarray:
-        """Set the attributes of a selection; return the selected positions.
+        """Set the attributes of a selection among the varying columns.
 
-        ``order`` (the most relevant first), ``selected`` and ``relevance`` refer to the varying
-        columns.
+        Columns are in ``order`` of relevance. Returns the positions of the selected ones in ``X``.
         """
         self.mean_, self.scale_, self.varying_ = columns.mean, columns.scale, columns.varying
         like, varying = columns.mean, to_numpy(columns.varying)
@@ -307,7 +303,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
     ) -> Checkpoint | None:
         """Open the checkpoint of this fit of ``X``, if one was requested.
 
-        ``others`` are further inputs that determine the result, or replace parameters.
+        ``others`` are further inputs that determine the result.
         """
         if checkpoint is None:
             return None
@@ -498,10 +494,9 @@ class HasDensity(ABC):
 
 
 class GaussianProjection(HasDensity, SparseProjection):
-    """Projection with a Gaussian density of the rows.
+    """Projection with a Gaussian density of the columns that vary.
 
-    The covariance matrix is the sum of a low-rank and a diagonal matrix. A subclass implements
-    `_factor_covariance`. Columns that were constant in ``fit`` are not part of the density.
+    The covariance matrix is the sum of a low-rank and a diagonal matrix (`_factor_covariance`).
     """
 
     @abstractmethod

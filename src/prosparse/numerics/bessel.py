@@ -217,10 +217,7 @@ def _quadrature(nu: np.ndarray, x: Array, min_x: np.ndarray, xp: Any) -> tuple[A
 
 
 def _on_device(nu: np.ndarray, x: Array, xp: Any) -> tuple[Array, Array]:
-    """Return both functions at small positive orders, on the device of ``x``.
-
-    The uniform expansion is used if sqrt(nu^2 + x^2) is large, and quadrature otherwise.
-    """
+    """Return both functions at small positive orders, on the device of ``x``."""
     min_x = to_numpy(xp.min(xp.reshape(x, (-1, nu.size)), axis=0)).astype(float)
     order = from_numpy(nu, x, x.dtype)
     large = xp.hypot(order, x) >= DEBYE_ORDER

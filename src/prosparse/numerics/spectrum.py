@@ -48,8 +48,7 @@ def eigenpairs(symmetric: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def products(op: Operator, filters: Array) -> tuple[Array, Array]:
     """Return X'Y and Y'Y for Y = X F, the statistics of an EM iteration.
 
-    Products are computed in the precision of X and returned in the precision of F. Y'Y is computed
-    as F'(X'Y), because F has fewer rows than Y.
+    Y'Y is computed as F'(X'Y), because F has fewer rows than Y.
     """
     xp = op.xp
     XY = xp.astype(squared_product(op, xp.astype(filters, op.dtype)), filters.dtype)
@@ -175,9 +174,8 @@ def leading_directions(
     """Compute the leading eigenpairs of X'X by block Krylov iterations.
 
     The iterations (Musco & Musco 2015, "Randomized block Krylov methods for stronger and faster
-    approximate singular value decomposition") start from random vectors. They restart from the best
-    vectors until all residuals are at most ``tol`` times the largest eigenvalue. ``count`` is at
-    most p / 2. The eigenvectors are columns (p, count).
+    approximate singular value decomposition") start from random vectors, and restart from the best
+    vectors until all residuals are at most ``tol`` times the largest eigenvalue.
     """
     xp = op.xp
     tol = max(tol, 30.0 * float(xp.finfo(op.dtype).eps))
@@ -201,11 +199,8 @@ def leading_eigenvectors(
 
     ``multiply`` returns A V for V (p, k). ``like`` (p,) determines the array library, type and
     device. ``count`` is at most p / 2, and ``max_products`` counts products with blocks of full
-    width. The iterations start from ``initial`` (p, k), by default random vectors.
-
-    ``block`` is the number of columns of a product. The default, slightly more than ``count``,
-    needs few products. Narrow blocks need more products but fewer columns in total, because each
-    product raises the power of A.
+    width. Products of ``block`` columns, fewer than ``count``, need fewer columns in total, because
+    each raises the power of A.
     """
     xp, p = array_namespace(like), like.shape[0]
     width = min(count + N_OVERSAMPLES, p // 2)
@@ -284,8 +279,7 @@ def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
     """Return the d leading principal axes (d, p) and their sums of squares.
 
     Axes from a Gram matrix lose orthogonality if the eigenvalues differ by many orders of
-    magnitude. A QR decomposition and a rotation restore it. The largest entry of each axis is
-    positive.
+    magnitude. A QR decomposition and a rotation restore it.
     """
     xp = op.xp
     basis = xp.linalg.qr(spectrum(op, d).directions(d))[0]

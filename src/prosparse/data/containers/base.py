@@ -121,10 +121,7 @@ class Container:
         return f(X)
 
     def raw_rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
-        """Return the matrix in the form that the standardiser measures.
-
-        ``weights`` (n,) are positive, and None for containers that stay in place.
-        """
+        """Return the matrix in the form that the standardiser measures."""
         return dense.DenseRows(X, weights)
 
     def operator(self, X: Table, mean: Array, scale: Array) -> Operator:
@@ -156,11 +153,7 @@ def summarise_non_finite(rows: np.ndarray, columns: np.ndarray, entries: np.ndar
 
 
 def _large_blocks(X: Array) -> Iterator[Array]:
-    """Yield large blocks of rows.
-
-    Entrywise functions create temporary arrays, for which a GPU that is filled with ``X`` has no
-    room.
-    """
+    """Yield large blocks of rows, which need little memory on a GPU."""
     return (X[rows, ...] for rows in row_slices(X.shape[0], X.shape[1], ENTRIES_ON_ACCELERATOR))
 
 

@@ -21,6 +21,8 @@ import numpy as np
 from ..arrays import Array, from_numpy
 
 Block = Any  # supports ``block @ F`` and ``block.T @ Y``; see above
+Parts = tuple[Array, ...]
+RowFunction = Callable[..., Any]  # function of a block and of its rows of further arrays
 
 # Approximate number of entries of entrywise blocks: large enough to hide Python's overhead, small
 # enough for a dozen temporary arrays to fit into the cache.
@@ -69,9 +71,7 @@ class Operator(ABC):
     def outer(self) -> Array:
         """Compute X X' of shape (n, n)."""
 
-    def sum_rows(
-        self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
-    ) -> tuple[Array, ...]:
+    def sum_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Parts:
         """Sum ``f(block, *rows of row_arrays)``, a tuple of arrays, over the blocks."""
         total: list[Array] = []
         for rows, block in self.blocks(entrywise=entrywise):
@@ -79,9 +79,7 @@ class Operator(ABC):
             total = [a + b for a, b in zip(total, part, strict=True)] if total else list(part)
         return tuple(total)
 
-    def map_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
+    def map_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         """Stack ``f(block, *rows of row_arrays)``, one result row per row."""
         parts = [
             f(block, *(array[rows, ...] for array in row_arrays))
@@ -89,24 +87,16 @@ class Operator(ABC):
         ]
         return parts[0] if len(parts) == 1 else self.xp.concat(parts, axis=0)
 
-    def gather_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
+    def gather_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         """Compute `map_rows` in memory, even if the operator is lazy."""
         return self.map_rows(f, *row_arrays, entrywise=entrywise)
 
     def sample_rows(self, count: int) -> Operator:
-        """Return about ``count`` evenly spaced rows in memory, or all rows.
-
-        The sample serves initial guesses, which affect the time of a calculation only.
-        """
+        """Return about ``count`` evenly spaced rows in memory, for initial guesses."""
         return self
 
     def rough(self) -> Operator:
-        """Return an operator for products of low accuracy.
-
-        It is in single precision if that is faster and centring does not cancel digits.
-        """
+        """Return an operator for fast products of low accuracy."""
         return self
 
     def take_columns(self, columns: Array) -> Operator:
@@ -202,8 +192,7 @@ class _Product:
 def rough_column_sums(block: Array, xp: Any) -> Array:
     """Sum over the rows of a block in double precision.
 
-    Entries in single precision are summed to six digits: few are summed before they are converted
-    to double precision, which is much faster on a GPU.
+    Few entries are summed in single precision first, which is much faster on a GPU.
     """
     rows = block.shape[0] // _TERMS_IN_SINGLE * _TERMS_IN_SINGLE
     if block.dtype == xp.float64 or rows == 0:

@@ -19,11 +19,17 @@ from scipy.sparse import csr_array, issparse
 from ...errors import InputError, plural
 from ..arrays import Array, on_accelerator, precision_of, to_numpy
 from ..columns import Deviations, Extent
-from .base import ENTRIES_ON_ACCELERATOR, ENTRIES_PER_BLOCK, Block, Operator, row_slices
+from .base import (
+    ENTRIES_ON_ACCELERATOR,
+    ENTRIES_PER_BLOCK,
+    Block,
+    Operator,
+    Parts,
+    RowFunction,
+    row_slices,
+)
 from .dense import DenseOperator
 from .sparse import SparseOperator, canonical
-
-Parts = tuple[Array, ...]
 
 # Number of entries of the column blocks from which X X' is computed.
 _ENTRIES_PER_COLUMN_BLOCK = 2**24
@@ -37,8 +43,7 @@ def add(first: Parts, second: Parts) -> Parts:
 class Source(ABC):
     """Raw rows in blocks, neither centred nor scaled.
 
-    A subclass defines `blocks`. It overrides the other methods if it can run a function where the
-    blocks are stored, e.g. on a cluster.
+    A subclass overrides methods if it can run a function where the blocks are stored.
     """
 
     shape: tuple[int, int]
@@ -50,18 +55,18 @@ class Source(ABC):
 
     def reduce(
         self,
-        f: Callable[..., Parts],
+        f: RowFunction,
         row_arrays: tuple[Array, ...] = (),
         combine: Callable[[Parts, Parts], Parts] = add,
     ) -> Parts:
         """Combine ``f(block, *rows of row_arrays)`` of all blocks, two at a time."""
         return functools.reduce(combine, self._apply(f, row_arrays))
 
-    def map(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> Array:
+    def map(self, f: RowFunction, row_arrays: tuple[Array, ...] = ()) -> Array:
         """Stack ``f(block, *rows of row_arrays)``; lazy if the source is lazy."""
         return np.concatenate([to_numpy(part) for part in self._apply(f, row_arrays)])
 
-    def gather(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> np.ndarray:
+    def gather(self, f: RowFunction, row_arrays: tuple[Array, ...] = ()) -> np.ndarray:
         """Stack ``f(block, *rows of row_arrays)`` of all blocks in a NumPy array."""
         return np.asarray(self.map(f, row_arrays))
 
@@ -69,7 +74,7 @@ class Source(ABC):
         """Return every ``step``-th row in memory."""
         return np.concatenate([block[-rows.start % step :: step] for rows, block in self.blocks()])
 
-    def _apply(self, f: Callable[..., Any], row_arrays: tuple[Array, ...]) -> Iterator[Any]:
+    def _apply(self, f: RowFunction, row_arrays: tuple[Array, ...]) -> Iterator[Any]:
         for rows, block in self.blocks():
             yield f(block, *(array[rows] for array in row_arrays))
 
@@ -168,21 +173,15 @@ class BlockedOperator(Operator):
             for inner, block in _standardise_block(raw, self.standard).blocks(entrywise=entrywise):
                 yield slice(rows.start + inner.start, rows.start + inner.stop), block
 
-    def sum_rows(
-        self, f: Callable[..., Parts], *row_arrays: Array, entrywise: bool = False
-    ) -> Parts:
+    def sum_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Parts:
         g = partial(_sum_block, f=f, entrywise=entrywise, standard=self.standard)
         return self.source.reduce(g, row_arrays)
 
-    def map_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
+    def map_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         g = partial(_map_block, f=f, entrywise=entrywise, standard=self.standard)
         return self.source.map(g, row_arrays)
 
-    def gather_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
+    def gather_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         g = partial(_map_block, f=f, entrywise=entrywise, standard=self.standard)
         return self.source.gather(g, row_arrays)
 

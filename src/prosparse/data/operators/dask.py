@@ -16,7 +16,8 @@ import numpy as np
 
 from ...errors import InputError
 from ..arrays import Array
-from .blocks import Parts, Source, add
+from .base import Parts, RowFunction
+from .blocks import Source, add
 
 FAN_IN = 8  # number of partial sums that one task adds
 
@@ -84,7 +85,7 @@ class DaskRows(Source):
 
     def reduce(
         self,
-        f: Callable[..., Parts],
+        f: RowFunction,
         row_arrays: tuple[Array, ...] = (),
         combine: Callable[[Parts, Parts], Parts] = add,
     ) -> Parts:
@@ -100,7 +101,7 @@ class DaskRows(Source):
 
         return _compute(f, graph)
 
-    def gather(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> Array:
+    def gather(self, f: RowFunction, row_arrays: tuple[Array, ...] = ()) -> Array:
         from dask.delayed import delayed
 
         def graph(function: Any) -> Any:
@@ -111,7 +112,7 @@ class DaskRows(Source):
 
         return _compute(f, graph)
 
-    def map(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> Array:
+    def map(self, f: RowFunction, row_arrays: tuple[Array, ...] = ()) -> Array:
         from dask import array as da
 
         example = f(np.zeros((1, self.shape[1])), *(array[:1] for array in row_arrays))
@@ -139,11 +140,7 @@ def _merge(combine: Any, parts: list[Parts]) -> Parts:
 
 
 def _compute(f: Any, graph: Callable[[Any], Any]) -> Any:
-    """Compute ``graph(f)`` with ``f`` as a separate task.
-
-    A cluster then sends ``f`` once to each worker instead of once per block, and recovers it if a
-    worker dies.
-    """
+    """Compute ``graph(f)`` with ``f`` as a task, sent once to each worker."""
     from dask.delayed import delayed
 
     with warnings.catch_warnings():  # arrays of p x d are expected

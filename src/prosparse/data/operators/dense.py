@@ -73,10 +73,7 @@ def new_rows(X: Array, mean: Array, scale: Array) -> DenseOperator:
 
 
 def _working_type(X: Array) -> object:
-    """Return the dtype of calculations: double for NumPy, else that of the user.
-
-    GPUs have little memory and are slow in double precision.
-    """
+    """Return the dtype of calculations: double for NumPy, else that of the user."""
     return array_namespace(X).float64 if is_numpy_array(X) else X.dtype
 
 
@@ -151,10 +148,7 @@ class DenseRows:
 
 
 def _fresh_copy(X: Array) -> Array:
-    """Copy to the working dtype; narrow matrices are stored by columns.
-
-    Reductions along short rows have an overhead per row.
-    """
+    """Copy to the working dtype; narrow matrices are stored by columns."""
     if is_numpy_array(X) and X.shape[1] <= MAX_NARROW_WIDTH:
         return np.array(X, dtype=np.float64, order="F")
     return array_namespace(X).astype(X, _working_type(X), copy=True)

@@ -25,9 +25,9 @@ def is_large_map(X: Any) -> bool:
 class MappedRows(Source):
     """The rows of a memory map.
 
-    The pages of a map count as memory of the process, so that they are released after each block
-    if the system supports it. Maps of mode "c" (copy-on-write) or of unknown mode (a view of an
-    array) keep their pages, because changes may exist in memory only.
+    Pages count as memory of the process and are released after each block. Maps of mode "c"
+    (copy-on-write) or of unknown mode (a view) keep their pages, because changes may exist in
+    memory only.
     """
 
     def __init__(self, X: np.memmap):

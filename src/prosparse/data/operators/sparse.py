@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from scipy import sparse
 from ...parallel import in_parallel, slices_of
 from ..arrays import Array, precision_of
 from ..columns import Deviations, Extent
-from .base import Block, LazyRows, Operator, row_slices
+from .base import Block, LazyRows, Operator, Parts, RowFunction, row_slices
 
 # Maximum mean of a column, in standard deviations, for products in single precision.
 _MAX_MEAN_IN_SINGLE = 100.0
@@ -97,10 +97,7 @@ class SparseOperator(Operator):
 
     @cached_property
     def _pieces(self) -> list[tuple[slice, CentredRows]]:
-        """The rows in pieces with about equal numbers of stored entries.
-
-        The pieces do not depend on the number of cores, so that sums over them do not either.
-        """
+        """Pieces of rows that do not depend on the number of cores."""
         S, p = self.S, self.shape[1]
         pieces = []
         for rows, stored in _row_pieces(S, _MAX_PIECES):
@@ -112,21 +109,17 @@ class SparseOperator(Operator):
 
     # SciPy's products use one core: pieces of the matrix are multiplied in parallel.
 
-    def sum_rows(
-        self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
-    ) -> tuple[Array, ...]:
+    def sum_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Parts:
         if entrywise or len(self._pieces) == 1:
             return super().sum_rows(f, *row_arrays, entrywise=entrywise)
         return tuple(sum(parts) for parts in zip(*self._map_pieces(f, *row_arrays), strict=True))
 
-    def map_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
+    def map_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         if entrywise or len(self._pieces) == 1:
             return super().map_rows(f, *row_arrays, entrywise=entrywise)
         return np.concatenate(self._map_pieces(f, *row_arrays))
 
-    def _map_pieces(self, f: Callable[..., Any], *row_arrays: Array) -> list[Any]:
+    def _map_pieces(self, f: RowFunction, *row_arrays: Array) -> list[Any]:
         def work(piece: tuple[slice, CentredRows]) -> Any:
             rows, block = piece
             return f(block, *(array[rows, ...] for array in row_arrays))
@@ -286,10 +279,7 @@ def _deviations(S: Any, shift: Array, factor: Array, weights: np.ndarray | None)
 
 
 def _row_pieces(S: Any, max_pieces: int | None = None) -> list[tuple[slice, slice]]:
-    """Divide the rows; return slices of rows and of their stored entries.
-
-    Temporary arrays for all entries at once would need more memory and time than S itself.
-    """
+    """Divide the rows; return slices of rows and of their stored entries."""
     n, count = S.shape[0], max(1, S.nnz // _ENTRIES_PER_PIECE)
     count = count if max_pieces is None else min(max_pieces, count)
     ends = np.searchsorted(S.indptr, S.nnz * np.arange(1, count) // count)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..arrays import Array
-from .base import Block, Operator
+from .base import Block, Operator, Parts, RowFunction
 
 # Function of a block of the inner operator, its rows of an array, and whether it is entrywise.
 Transform = Callable[[Block, Array, bool], Block]
@@ -29,21 +29,15 @@ class TransformedOperator(Operator):
         for rows, block in self.inner.blocks(entrywise=entrywise):
             yield rows, self.transform(block, self.row_array[rows, :], entrywise)
 
-    def sum_rows(
-        self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
-    ) -> tuple[Array, ...]:
+    def sum_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Parts:
         g = partial(_apply, f, self.transform, entrywise)
         return self.inner.sum_rows(g, self.row_array, *row_arrays, entrywise=entrywise)
 
-    def map_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
+    def map_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         g = partial(_apply, f, self.transform, entrywise)
         return self.inner.map_rows(g, self.row_array, *row_arrays, entrywise=entrywise)
 
-    def gather_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
+    def gather_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         g = partial(_apply, f, self.transform, entrywise)
         return self.inner.gather_rows(g, self.row_array, *row_arrays, entrywise=entrywise)
 

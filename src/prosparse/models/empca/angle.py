@@ -1,8 +1,5 @@
 """Quasi-orthogonal components: a minimum angle from the preceding ones.
 
-[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
-        ICML 2008.
-
 [SB08] (20) adds a penalty alpha w'VV'w to the M-step, with alpha to be tuned. Here the angle is the
 constraint, |v_l'w| <= c = cos(angle) for each preceding component v_l, with multipliers
 alpha_l >= 0:
@@ -109,8 +106,8 @@ def make_angle_step(
 ) -> Callable[[Support], Support]:
     """Return an M-step with the angle constraint, on K variables.
 
-    The variables are the K largest of h(f - G alpha) for alpha of the unrestricted problem, or the
-    current ones, whichever gives the larger objective. The objective is non-decreasing.
+    The variables are those of the unrestricted problem or the current ones, whichever give the
+    larger objective.
     """
     G = constraint_columns(V, c.nonnegative)
 

@@ -31,11 +31,7 @@ class Covariance(NamedTuple):
 def covariance_of(
     given: Any, n_samples: int | None, mean: ArrayLike | None, scale: bool
 ) -> Covariance:
-    """Validate a covariance or correlation matrix (p, p).
-
-    Without ``mean``, the column means are zero. With ``scale``, the matrix is converted to a
-    correlation matrix.
-    """
+    """Validate a covariance matrix; with ``scale``, convert it to correlations."""
     C = symmetrise(given)
     p = C.shape[0]
     if n_samples is not None:

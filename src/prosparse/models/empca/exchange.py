@@ -50,8 +50,7 @@ def make_polish_step(
 ) -> Callable[[Support], Support]:
     """Return a step that replaces the support by a better one.
 
-    The K largest entries of Cw are tried first, then ``exchange``, if any. Results are stored in
-    ``known``, so that searches that reach the same support continue together.
+    Results are stored in ``known``, so that searches that reach the same support continue together.
     """
     diagonal = quadratic.diagonal()
 

@@ -1,7 +1,5 @@
 """Search for one component: starts, EM and improvement of the supports.
 
-[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
-        ICML 2008.
 [YZ13]  X.-T. Yuan, T. Zhang. Truncated power method for sparse eigenvalue problems.
         JMLR 14, 2013.
 
@@ -70,8 +68,7 @@ def find_component(
 ) -> Optimum | None:
     """Return the best component found, or None if no variance remains.
 
-    ``warm`` are components under a similar constraint, e.g. a neighbouring K. Their images Cw are
-    used as starts.
+    The images Cw of ``warm`` components, e.g. of a neighbouring K, are starts.
     """
     allowed = np.flatnonzero(c.allowed)
     value, v = quadratic.leading(allowed)
@@ -125,9 +122,8 @@ def single_variable_starts(
 ) -> Floats:
     """Return starts from the K largest entries of columns of C.
 
-    Twenty times ``count`` columns are sampled, and the ``count`` distinct supports of largest w'Cw
-    are returned. If variables form many small groups, these starts find components that random
-    vectors and the first principal component miss.
+    If variables form many small groups, these starts find components that random vectors and the
+    first principal component miss.
     """
     variables = np.flatnonzero(c.allowed)
     if variables.size > max(20 * count, 64):
@@ -237,8 +233,7 @@ def find_at_angle(
 ) -> Optimum | None:
     """Return the best component at a minimum angle from V (p, l), or None.
 
-    Starts: the best component on unused variables, which is feasible, the principal components with
-    and without deflation, and random vectors.
+    One start is the best component on unused variables, which is feasible.
     """
     if V.shape[1] == 0:
         return find_component(quadratic, c, effort, rng, warm)

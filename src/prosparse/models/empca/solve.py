@@ -1,8 +1,5 @@
 """Sequential and joint components, as pure functions.
 
-[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
-        ICML 2008.
-
 After each component, C is deflated ([SB08] (18)), its variables are excluded, or later components
 are constrained to a minimum angle (`angle`).
 """
@@ -165,7 +162,7 @@ def certify_component(
     clock: Clock,
     at_angle: bool,
 ) -> tuple[Optimum, Certificate]:
-    """Return a component with its certificate; a better component may replace it.
+    """Certify a component, which a better one may replace.
 
     With an angle constraint, only the bound is used, which also holds under the constraint.
     """

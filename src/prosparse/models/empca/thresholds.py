@@ -2,8 +2,6 @@
 
     maximise  w'Cw  subject to  |w| = 1,  at most K nonzeros,  and, optionally,  w >= 0
 
-[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
-        ICML 2008.
 [MWA06] B. Moghaddam, Y. Weiss, S. Avidan. Spectral bounds for sparse PCA. NeurIPS 2006.
 
 Symbols: F (r, p) rows to threshold, usually images Cw; K the maximum number of nonzeros of a row.
@@ -35,8 +33,8 @@ def selection_score(F: Floats, c: Constraint) -> Floats:
 def threshold(F: Floats, c: Constraint, *, soft: bool = True) -> Floats:
     """Threshold rows (r, p) to K entries and unit norm, [SB08] Algorithm 2.
 
-    A soft threshold subtracts the next largest entry from the K largest. Rows that become zero
-    because of ties are thresholded hard. A row is zero if no entry satisfies the constraint.
+    A soft threshold subtracts the next largest entry from the K largest, unless ties would remove
+    all of them.
     """
     gain = selection_score(F, c)
     p = gain.shape[1]
@@ -65,9 +63,8 @@ def _largest_entries(gain: Floats, K: int) -> Floats:
 def renormalise(quadratic: Quadratic, w: Floats, *, near: bool = False) -> tuple[float, Floats]:
     """Return the optimal value and loadings of any sign on the nonzeros of ``w``.
 
-    The value is the largest eigenvalue of the block of C on the nonzeros. [MWA06] calls this
-    variational renormalisation. If ``w`` is ``near`` the optimum, the loadings are computed to
-    eight digits, in less time.
+    [MWA06] calls this variational renormalisation. If ``w`` is ``near`` the optimum, the loadings
+    are computed to eight digits, in less time.
     """
     S = np.flatnonzero(w)
     value, v = quadratic.leading(S, w[S] if near else None)

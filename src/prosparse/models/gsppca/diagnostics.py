@@ -57,7 +57,7 @@ def diagnose_structure(
     """Check whether the selected columns have common structure.
 
     ``noise`` is the variance of inactive columns, and ``white`` that of all columns, if it is
-    known. ``smallest`` states whether the smallest possible number of columns was selected.
+    known.
     """
     n, p = op.shape
     if not count_signals(to_numpy(parts.eigenvalues), n, p, white):

@@ -166,8 +166,7 @@ class NestedModels:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return cardinalities and their log evidence plus log prior.
 
-        For large data matrices these are the cardinalities of a coarse-to-fine search, otherwise
-        all of them.
+        Cardinalities of large data matrices are those of a coarse-to-fine search.
         """
 
         def log_posterior(q: np.ndarray) -> np.ndarray:
@@ -247,10 +246,9 @@ class NestedModels:
         return tuple(to_numpy(part) for part in parts)
 
     def maximise(self, q: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Maximise the log density of the active variables over log b by Newton.
+        """Return the maximum of the log density over log b, and its maximiser.
 
-        ``offset`` (m,) is the initial log b minus its moment estimate. Returns the maxima and the
-        maximisers, both (m,).
+        Newton's method starts from the moment estimate plus ``offset``.
         """
         centre = self.moment_estimate(q)
         log_b, value = centre + offset, np.empty(q.size)

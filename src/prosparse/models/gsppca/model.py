@@ -77,9 +77,8 @@ def min_noise(parts: Spectrum) -> float:
 def make_step(op: Operator, n: int) -> Callable[[State], State]:
     """Return one variational iteration, from q(W) to q(Y) to q(W).
 
-    An iteration costs two products with X and O(p d + d^3) operations. Arrays of length p stay on
-    the device of the data matrix, in double precision; d x d matrices are in CPU memory. ``op`` is
-    any data matrix with the same X'X as the n observed rows.
+    An iteration costs two products with X and O(p d + d^3) operations. ``op`` is any data matrix
+    with the same X'X as the n observed rows.
     """
     total = float(op.xp.sum(op.column_squares()))
 

@@ -56,12 +56,10 @@ def update_variances(
         h_k(t) = 1/2 sum_j [ -log(1 + e_j t) + w_jk t / (1 + e_j t) ],   e = c a, w = c^2 g^2.
 
     A variable leaves the model (t_k = 0) if h_k'(0) <= 0, h_k(t_k) <= 0, and the maximum that
-    Newton's method predicts from t_k is not positive either. It enters the model if h_k'(0) > 0. No
-    h_k decreases.
+    Newton's method predicts from t_k is not positive either. It enters the model if h_k'(0) > 0.
 
-    All computations have the precision of ``w`` (d, p). ``summarise`` maps the update to a tuple of
-    numbers and small arrays, which are returned in CPU memory and in double precision, and to any
-    other object, which is returned as it is.
+    ``summarise`` maps the update to a tuple of numbers and small arrays, which are returned in CPU
+    memory and in double precision, and to another object.
     """
     d, limits = e.shape[0], xp.finfo(w.dtype)
     ones = xp.ones_like(e)  # Products with ones are the fastest column sums.

@@ -503,8 +503,7 @@ class SCA(HasDensity, SparseProjection):
     ) -> None:
         """Set the fitted attributes in the units and container of the data.
 
-        ``mean`` and ``size``, for the varying columns, map the units of the solution to those of
-        the data.
+        ``mean`` and ``size`` map the units of the solution to those of the data.
         """
         kept, width = columns.varying_index, self.n_features_in_
         components = spread(solution.L.T * size, kept, width)
@@ -593,10 +592,7 @@ class SCA(HasDensity, SparseProjection):
         self.explained_variance_per_group_ = self.explained_variance_per_view_[None, :, :]
 
     def _set_noise(self, noise: np.ndarray, columns: Columns) -> None:
-        """Set the noise variances of columns and views.
-
-        Constant columns receive the mean of their view; the value is never used.
-        """
+        """Set the noise variances of columns and views."""
         column_noise = spread(noise[None, :], columns.varying_index, self.n_features_in_)[0]
         varying = to_numpy(columns.varying)
         view_noise = np.array(

@@ -58,8 +58,7 @@ class GroupedModel(NamedTuple):
     def log_densities(self, X: Table, codes: np.ndarray | None) -> Array:
         """Return the (n,) log densities of the rows.
 
-        Rows with a group use the columns that vary within it; other rows use the columns that vary
-        within every group.
+        Rows use the columns that vary within their group, or within every group if it is unknown.
         """
         if codes is not None:
             return _apply_by_group(

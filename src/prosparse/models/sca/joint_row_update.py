@@ -96,10 +96,9 @@ def optimal_excluded_variances(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return row, factor and variance of excluded loadings that pay their cost.
 
-    ``rows`` are the posteriors of the included loadings, of the factors ``positions`` (r, k). A, G,
-    ``allowed`` and ``cost`` cover all Q factors. ``min_residual_squares`` (1 or r, Q) is a lower
-    bound of A_jj after regression on the other factors. It screens the loadings, so that few need
-    the exact s.
+    ``rows`` are the posteriors of the included loadings, of the factors ``positions`` (r, k).
+    ``min_residual_squares`` (1 or r, Q) is a lower bound of A_jj after regression on the other
+    factors, by which few loadings need the exact s.
     """
     index = np.arange(positions.shape[0])[:, None], positions
     L, inside = np.zeros(G.shape), np.zeros(G.shape, dtype=bool)

@@ -147,9 +147,8 @@ def _candidates(
 ) -> np.ndarray:
     """Return the (p, Q) loadings that are included, or could be included first.
 
-    Most loadings of wide data are zero and remain zero without an update. The gain of a loading is
-    bounded by q and by the minimum of s, the residual sum of squares of a factor after regression
-    on all others.
+    The gain of a loading is bounded by q and by the minimum of s, the residual sum of squares of a
+    factor after regression on all others.
     """
     inside = t > 0
     L = np.zeros(t.shape)

@@ -64,8 +64,7 @@ class RowsWithMissing:
 def standardise_observed(X: Table, scale: bool = False) -> tuple[Operator, Columns, np.ndarray]:
     """Centre a data matrix by the observed means; return the mask as well.
 
-    The operator has the varying columns, zero where a value is missing. The mask (n, n_varying) is
-    that of the observed entries.
+    The operator has the varying columns, zero where a value is missing.
     """
     rows = RowsWithMissing(X)
     op, columns = standardise_rows(rows, scale)

@@ -49,7 +49,6 @@ class PatternPosteriors(NamedTuple):
 class IncompleteSamples:
     """Data with missing values: q(z_n) depends on the observed entries of a row.
 
-    X (n, p) is centred by the observed means, and ``seen`` is the mask of the observed entries.
     Rows with the same missing variables share S_n. A missing view therefore costs one additional
     covariance, not one per sample.
     """

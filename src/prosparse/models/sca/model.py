@@ -319,9 +319,9 @@ def noise_prior(
 ) -> tuple[float, Array, float]:
     """Return the pseudo-samples, their squared residuals (K,) and the log prior.
 
-    The log prior is that of log tau, up to a constant, and does not depend on units. ``among`` (p,)
-    marks the columns with noise; None for all. The typical noise variance of a view is at its
-    optimum, the harmonic mean of the noise variances.
+    The log prior is that of log tau, up to a constant. ``among`` (p,) marks the columns with noise;
+    None for all. The typical noise variance of a view is at its optimum, the harmonic mean of the
+    noise variances.
     """
     xp = array_namespace(tau)
     if not lay.noise_has_prior:
@@ -347,8 +347,7 @@ def max_precisions(samples: ColumnSquares, lay: ViewLayout) -> Array:
 def accelerator(largest: Array) -> Anderson:
     """Return the Anderson acceleration of loadings, offsets and log precisions.
 
-    Precisions are limited to ``largest`` (K,), the maximum that a step can reach. The state has a
-    field ``ahead`` of `FactorParameters`.
+    Precisions are limited to ``largest`` (K,), the maximum that a step can reach.
     """
     xp = array_namespace(largest)
 

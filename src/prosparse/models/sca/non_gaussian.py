@@ -112,8 +112,7 @@ def initial_offsets(rows: Rows, means: np.ndarray) -> np.ndarray:
 def fisher_information(rows: Rows, means: np.ndarray) -> np.ndarray:
     """Return the (p,) Fisher information of an entry about its linear predictor.
 
-    It is evaluated at the column mean and equals the variance of the entry. It is NaN for Gaussian
-    columns.
+    At the column mean it equals the variance of the entry. It is NaN for Gaussian columns.
     """
     found = np.full(rows.p, np.nan)
     zero_or_one, count = (rows.likelihood == name for name in ("bernoulli", "poisson"))

@@ -72,8 +72,7 @@ class CompleteSamples:
     """Complete data: all samples share one posterior covariance.
 
     ``op`` is the centred data matrix of n samples, or a matrix of fewer rows with the same X'X up
-    to ``residual``. With ``on_device``, loadings and moments stay on the device of the data;
-    otherwise they are NumPy arrays.
+    to ``residual``. With ``on_device``, loadings and moments stay on its device.
     """
 
     def __init__(

@@ -604,9 +604,8 @@ def _solution(
 def _order_factors(block: np.ndarray, correlation: np.ndarray, strength: np.ndarray) -> np.ndarray:
     """Return the positions of the remaining factors in their final order.
 
-    Shared factors come first, in decreasing order of view correlation and then of strength,
-    followed by the private factors of each view. Without any loadings one factor remains, so that
-    scores have a column.
+    Shared factors come first, by decreasing view correlation and strength, then the private factors
+    of each view. One factor remains without loadings, so that scores have a column.
     """
     order = np.lexsort((-strength, -np.maximum(correlation, 0.0), block))
     alive: np.ndarray = order[strength[order] > 0]
@@ -620,11 +619,7 @@ def _correlation_groups(
     entry_information: np.ndarray | None,
     data: GroupedData | None,
 ) -> list[Group]:
-    """Return the groups of samples for `view_correlations`.
-
-    ``loading_variance`` (p, Q) are the posterior variances of the loadings; the other arguments are
-    those of `_solution`.
-    """
+    """Return the groups of samples for `view_correlations`."""
     p, Q = loading_variance.shape
     if data is None or factor_variance is None:
         if entry_information is not None:
@@ -646,7 +641,7 @@ def absorb_singleton_factors(
     """Convert factors with a single loading to noise of that column.
 
     The distribution of the data is unchanged. ``noisy`` (p,) marks the columns with estimated
-    noise; None for all. ``factor_variance`` (G, Q) are the variances of the factors in each group.
+    noise.
     """
     singleton = np.count_nonzero(L, axis=0) == 1
     if noisy is not None:

@@ -170,8 +170,7 @@ def initial_loadings(
     """Return initial loadings (p, Q) and the residual variance of each column.
 
     The data are regressed on the shared scores. Private factors are principal components of the
-    residuals of each view. ``rotation`` and ``tol`` determine the rotation of the shared loadings;
-    see `varimax` and `evidence_rotation`.
+    residuals of each view.
     """
     p, Q = op.shape[1], k + sum(private)
     squares = to_numpy(op.column_squares())

@@ -137,11 +137,8 @@ def select_step(
 def refit(problem: Problem, state: State, near: State | None = None) -> State:
     """Maximise the likelihood over the nonzero loadings of ``state``.
 
-    The criteria compare these likelihoods. The likelihood of penalised fits is not linear in the
-    number of loadings, as the slope heuristic requires.
-
-    ``near`` is the refit at the preceding penalty, without shrinkage. The iterations start from
-    its loadings if their likelihood, restricted to the nonzeros of ``state``, is higher.
+    The slope heuristic requires these likelihoods, which the criteria compare. The iterations start
+    from ``near``, the refit at the preceding penalty, if it has the higher likelihood.
     """
     op, n = problem.parts.op, problem.parts.n
     tol = problem.tol * n * op.shape[1]

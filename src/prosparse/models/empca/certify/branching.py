@@ -192,11 +192,7 @@ def certify(
     clock: Clock | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Certify a component with at most K nonzeros, or find a better one.
-
-    C (p, p) is symmetric and may be indefinite; w'Cw is positive. The search stops at the relative
-    ``gap``.
-    """
+    """Certify a component with at most K nonzeros and w'Cw > 0, or improve it."""
     scale = float(w @ C @ w)
     K = min(K, C.shape[0])
     classes = exchangeable(C, nonnegative)

@@ -266,8 +266,7 @@ def certify_sum(
 ) -> SumCertificate:
     """Certify components on disjoint sets, or find components with a larger sum.
 
-    ``sizes`` are the numbers of variables of the components W, at most p in total. ``ceiling`` is a
-    known upper bound of the sum. The search stops at the relative ``gap``.
+    ``ceiling`` is a known upper bound of the sum.
     """
     clock = clock or Clock()
     scale = total_variance(C, W) / sizes.size

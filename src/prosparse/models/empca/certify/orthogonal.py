@@ -54,11 +54,7 @@ def groups_of(sizes: list[int], p: int) -> list[Group]:
 def orthogonal_bound(
     C: Floats, sizes: list[int], *, max_iter: int = 200, clock: Clock | None = None
 ) -> float:
-    """Return a bound on the sum of w'Cw over orthonormal components.
-
-    The bound includes rounding. ``sizes`` are the maximum numbers of nonzeros, and ``max_iter`` is
-    the number of L-BFGS iterations.
-    """
+    """Bound the sum of w'Cw over orthonormal components, including rounding."""
     clock = clock or Clock()
     d = len(sizes)
     p = C.shape[0]

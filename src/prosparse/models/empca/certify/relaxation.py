@@ -211,10 +211,8 @@ def children(problem: Problem, proof: Proof) -> tuple[Indices, Floats, Floats]:
     """Return bounds given that a variable is in S, and given that it is not.
 
     If i is in S, T_ji replaces the smallest entry in the sum of row j, unless the sum contains it.
-    If i is not in S, the next largest entry replaces T_ji.
-
-    The result has the variables that are not pinned (m,), the bounds with each of them in S and
-    those without it; the latter are -inf if too few variables remain.
+    If i is not in S, the next largest entry replaces T_ji. The bounds are those of the variables
+    that are not pinned, which are returned as well.
     """
     free = np.flatnonzero(~problem.pinned)
     k, m, counts = problem.slots, free.size, free_counts(problem)
@@ -264,8 +262,7 @@ def improve(
     """Minimise a smoothed bound by L-BFGS.
 
     ``smoothing`` is the maximum difference between the smoothed and the exact bound; a third of the
-    gap works well. ``outside_terms`` are contributions of variables that are not in ``problem``;
-    see `improve_some`. The exact bound (`prove`) need not decrease.
+    gap works well. The exact bound (`prove`) need not decrease.
     """
     p, K = problem.C.shape[0], problem.slots + int(problem.pinned.sum())
     # The error of log-sum-exp of p eigenvalues is its scale times log p, of sums scale times K.
