@@ -47,7 +47,7 @@ MAX_RELATIVE_MEAN = 1e5
 
 
 class Extent(NamedTuple):
-    """Extremes and sums of the columns from one pass over the raw rows."""
+    """Extremes and sums of the columns of the raw rows."""
 
     low: np.ndarray  # (p,) smallest entries
     high: np.ndarray  # (p,) largest entries

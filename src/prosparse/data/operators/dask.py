@@ -1,6 +1,6 @@
 """Dask arrays with dense or sparse blocks, on threads or a cluster.
 
-A pass over the data is one function of a block and one tree reduction. The function with its small
+A sum over the rows is one function of a block and one tree reduction. The function with its small
 arrays (p x d) is sent once to each worker, and its sums are returned.
 """
 

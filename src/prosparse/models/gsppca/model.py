@@ -196,7 +196,10 @@ def update_loadings(
 def lower_bound(
     n: int, p: int, residual: float, sigma2: float, divergence_Y: float, divergence_W: float
 ) -> float:
-    """Return the bound from the expected squared distance of X from Y W'."""
+    """Return the expected log-likelihood minus the divergences of q(Y), q(W).
+
+    ``residual`` is the expected squared distance of X from Y W'.
+    """
     fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
     return fit - divergence_Y - divergence_W
 

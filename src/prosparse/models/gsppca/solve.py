@@ -228,7 +228,7 @@ def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[F
 
 
 def single_precision_copy(op: Operator, d: int) -> Operator | None:
-    """Return a copy for early iterations, or None if it saves no time."""
+    """Return a single-precision copy for early iterations if it saves time."""
     X = op.whole
     if X is None or not is_numpy(X) or precision_of(X) == "float32":
         return None

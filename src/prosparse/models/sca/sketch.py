@@ -25,7 +25,7 @@ from .samples import ResidualSquares
 
 # Number of directions per view beyond the number of factors.
 N_EXTRA_DIRECTIONS = 10
-# Maximum number of passes over the data for the directions.
+# Maximum number of products with the data for the directions.
 MAX_PRODUCTS = 4
 # Minimum ratio of the rows of the data to those of the sketch.
 MIN_ROW_RATIO = 8

@@ -62,7 +62,7 @@ def screen_variables(
         if before - variables.size < MIN_REDUCTION * before:
             if slow:
                 break
-            slow = True  # the sharper bound needs another pass over C
+            slow = True  # the sharper bound reads C again
     return Screening(variables, closed, bound)
 
 
