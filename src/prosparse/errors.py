@@ -93,14 +93,9 @@ _deferred: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("defe
 
 @contextmanager
 def defer_warnings() -> Iterator[list[tuple[str, type[Warning]]]]:
-    """Collect warnings in a list instead of issuing them.
+    """Collect warnings in a list, which the caller issues after the fit.
 
     If warnings are errors, a warning within a fit would leave the estimator partly fitted.
-
-    Yields
-    ------
-    list of (message, category)
-        The warnings, which the caller issues after the fit.
     """
     deferred: list[tuple[str, type[Warning]]] = []
     token = _deferred.set(deferred)
@@ -111,7 +106,7 @@ def defer_warnings() -> Iterator[list[tuple[str, type[Warning]]]]:
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Issue a warning that refers to the calling line of user code; a fit defers it to its end."""
+    """Issue a warning at a line of user code; a fit defers it to its end."""
     deferred = _deferred.get()
     if deferred is not None:
         deferred.append((message, category))
@@ -202,7 +197,7 @@ def check_numbers(name: str, values: Any) -> np.ndarray:
 
 
 def check_total(weights: np.ndarray) -> float:
-    """Return the sum of the weights, the number of observations; it must exceed 1."""
+    """Return the sum of the weights, which must exceed 1."""
     total = float(weights.sum())
     if not total > 1.0:
         raise ParameterError(
@@ -213,18 +208,7 @@ def check_total(weights: np.ndarray) -> float:
 
 
 def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
-    """Convert sample weights to an array.
-
-    Parameters
-    ----------
-    sample_weight : array-like of shape (n_rows,) or float
-        Finite non-negative weights. A single number applies to all rows.
-    n_rows : int
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-    """
+    """Convert sample weights to an array; a single number applies to all rows."""
     if np.ma.is_masked(sample_weight):
         raise ParameterError(
             "`sample_weight` has masked entries. Set the weight of such rows to 0."

@@ -16,21 +16,12 @@ PARTIAL = ".prosparse-"  # prefix of temporary files; short, because file names 
 
 @contextmanager
 def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary file in the same folder, which replaces ``path`` after success.
+    """Yield a temporary file that replaces ``path`` after success.
 
-    After an error, a full disk or Ctrl-C, ``path`` is unchanged and the temporary file is removed.
-    Links are followed. The permissions of an existing file are preserved, and a read-only file is
-    not replaced. A device, a pipe or a socket raises an error. Errors refer to ``path``.
-
-    Parameters
-    ----------
-    path : str or path-like
-        File to replace or to create.
-
-    Yields
-    ------
-    Path
-        Temporary file.
+    The temporary file is in the same folder. After an error, a full disk or Ctrl-C, ``path`` is
+    unchanged and the temporary file is removed. Links are followed. The permissions of an existing
+    file are preserved, and a read-only file is not replaced. A device, a pipe or a socket raises an
+    error. Errors refer to ``path``.
     """
     path = Path(path)
     partial: Path | None = None
@@ -52,7 +43,7 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _target_permissions(target: Path) -> int:
-    """Return the permissions of an existing or new file; raise OSError if it is not writable."""
+    """Return the permissions of a file; raise OSError if it is not writable."""
     try:
         mode = target.stat().st_mode
     except FileNotFoundError:
@@ -69,7 +60,7 @@ def _target_permissions(target: Path) -> int:
 
 
 def flush(path: Path) -> None:
-    """Write a file to the disk, because a power failure could otherwise leave it empty."""
+    """Write a file to the disk, so that a power failure does not leave it empty."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -81,11 +72,7 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write text in UTF-8, completely or not at all.
-
-    File names are not valid text on all systems: what UTF-8 cannot represent is written as an
-    escape.
-    """
+    """Write text in UTF-8, with escapes, completely or not at all."""
     with replace_file(path) as partial:
         partial.write_text(text, "utf-8", "backslashreplace")
 

@@ -67,7 +67,7 @@ class Reconstruction(NamedTuple):
     explained_variance: np.ndarray  # (n_components,) of the scores
 
     def incremental_r2(self, count: int) -> np.ndarray:
-        """Return the R2 that each of the first variables adds, (count, n_features)."""
+        """Return the R2 (count, n_features) that each of the first variables adds."""
         return incremental_r2(
             self.order,
             self.loadings,

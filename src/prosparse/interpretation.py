@@ -6,7 +6,6 @@ accepts. Factors are numbered from 0, like the rows of ``components_``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any, Literal, NamedTuple, get_args
@@ -15,6 +14,7 @@ import numpy as np
 from scipy.stats import false_discovery_control, hypergeom, kruskal, mannwhitneyu, spearmanr
 
 from .data.arrays import to_numpy
+from .data.row_groups import is_missing
 from .errors import InputError, ParameterError, check_choice, check_integer
 from .findings import Findings, findings_of
 from .models._base import VariableSelector
@@ -249,7 +249,7 @@ def associations(scores: Any, covariates: Mapping[str, Any]) -> list[Association
                 f"covariate {name!r} must have one value for each of the {scores.shape[0]} "
                 f"samples, got shape {values.shape}."
             )
-        known = np.array([not _is_missing(value) for value in values.tolist()], dtype=bool)
+        known = np.array([not is_missing(value) for value in values.tolist()], dtype=bool)
         is_numeric = all(_is_number(value) for value in values[known].tolist())
         kind = "number" if is_numeric else "category"
         test = _test_correlation if is_numeric else _test_categories
@@ -308,13 +308,6 @@ def _adjust_p_values(tests: list[Any]) -> list[Any]:
         return tests
     q_values = false_discovery_control([test.p_value for test in tests])
     return [test._replace(q_value=float(q)) for test, q in zip(tests, q_values, strict=True)]
-
-
-def _is_missing(value: object) -> bool:
-    """Return whether a value is None, NaN, or a missing value of pandas."""
-    if isinstance(value, float):
-        return math.isnan(value)
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _is_number(value: object) -> bool:

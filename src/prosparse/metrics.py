@@ -278,10 +278,7 @@ def _components(components: Any) -> np.ndarray:
 
 
 def _centred(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Centre X, rescale X and the components, and return both units.
-
-    Rescaling avoids overflow.
-    """
+    """Centre X and rescale X and W against overflow; return both units."""
     X = check_array(_check_unmasked("X", X), dtype=float, ensure_min_samples=2, input_name="X")
     W = _components(components)
     if W.shape[1] != X.shape[1]:

@@ -20,27 +20,10 @@ _HEADER_READERS = {
 def read_header(
     file: IO[bytes], size: int, dtypes: str = PLAIN_TYPES
 ) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read the header of an array, and leave the file at its first value.
+    """Read the shape, order and dtype of an array of ``size`` bytes.
 
-    Parameters
-    ----------
-    file : binary file
-        File at the beginning of the array.
-    size : int
-        Number of bytes of the array, including the header.
-    dtypes : str
-        Accepted kinds of NumPy dtypes.
-
-    Returns
-    -------
-    shape : tuple of int
-    fortran_order : bool
-    dtype : numpy.dtype
-
-    Raises
-    ------
-    ValueError
-        If the header is invalid, or does not describe the bytes that follow.
+    The file is left at the first value. A header that does not describe the bytes that follow, or a
+    dtype of a kind that is not in ``dtypes``, raises ValueError.
     """
     major, _ = np.lib.format.read_magic(file)
     if major not in _HEADER_READERS:
@@ -62,25 +45,7 @@ def read_header(
 
 
 def read_array(raw: bytes, dtypes: str = PLAIN_TYPES) -> np.ndarray:
-    """Read an array from bytes.
-
-    Parameters
-    ----------
-    raw : bytes
-        Header and values.
-    dtypes : str
-        Accepted kinds of NumPy dtypes.
-
-    Returns
-    -------
-    ndarray
-        Writable array.
-
-    Raises
-    ------
-    ValueError
-        If the header is invalid, or does not describe the other bytes.
-    """
+    """Read a writable array from bytes; see `read_header` for errors."""
     file = io.BytesIO(raw)
     shape, fortran_order, dtype = read_header(file, len(raw), dtypes)
     flat = np.frombuffer(raw, dtype=dtype, offset=file.tell()).copy()  # aligned and writable
@@ -88,21 +53,9 @@ def read_array(raw: bytes, dtypes: str = PLAIN_TYPES) -> np.ndarray:
 
 
 def check_members(archive: ZipFile, size: int) -> None:
-    """Check that all members are uncompressed and fit into the file of the archive.
+    """Check that all members are uncompressed and fit into ``size`` bytes.
 
     Reading a member then allocates no more memory than the file has bytes.
-
-    Parameters
-    ----------
-    archive : ZipFile
-        Archive open for reading.
-    size : int
-        Size of the file in bytes.
-
-    Raises
-    ------
-    ValueError
-        If a member is compressed, or the declared sizes exceed ``size``.
     """
     entries = archive.infolist()
     if len(entries) > MAX_MEMBERS:

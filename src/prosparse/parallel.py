@@ -56,10 +56,7 @@ def free_cores() -> int:
 
 
 def _count_other_threads() -> int:
-    """Count the running threads of other processes (Linux only; otherwise 0).
-
-    Load averages are no alternative: they cover the last minute and include this process.
-    """
+    """Count the running threads of other processes (Linux only; otherwise 0)."""
     try:
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
         if running <= 1:  # only this process
@@ -134,7 +131,7 @@ def blas_threads(threads: int = 1) -> Iterator[None]:
 
 
 def adapt_blas_threads(entries: int) -> None:
-    """Use all idle cores in the innermost `blas_threads` if the data have many entries."""
+    """Use all idle cores in the innermost `blas_threads` if the data are large."""
     fits = getattr(_thread, "fits", [])
     if fits and entries >= MIN_PARALLEL_ENTRIES and usable_cores() > 1:
         _requests.set(fits[-1], free_cores())
@@ -144,18 +141,9 @@ def adapt_blas_threads(entries: int) -> None:
 
 
 def in_parallel(work: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-    """Run independent tasks on threads (NumPy releases the interpreter lock).
+    """Run ``work`` on independent tasks in threads; return the results in order.
 
-    Parameters
-    ----------
-    work : callable
-        Function of a task. Its exceptions are raised after all running tasks have ended.
-    tasks : sequence
-
-    Returns
-    -------
-    list
-        ``work(task)`` of each task, in order.
+    NumPy releases the interpreter lock. Exceptions are raised after all running tasks have ended.
     """
     threads = min(usable_cores(), _MAX_THREADS, len(tasks))
     if threads < 2 or getattr(_thread, "is_worker", False):
@@ -173,7 +161,7 @@ def in_parallel(work: Callable[[Task], Result], tasks: Sequence[Task]) -> list[R
 
 @cache
 def _workers(threads: int) -> ThreadPoolExecutor:
-    """Return the thread pool, which is reused: starting threads can take longer than a task."""
+    """Return the thread pool, which is reused because starting it takes time."""
     return ThreadPoolExecutor(threads, "prosparse", initializer=_mark_as_worker)
 
 
@@ -189,23 +177,10 @@ def _mark_as_worker() -> None:
 def in_processes(
     work: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None, n_tasks: int
 ) -> list[Result]:
-    """Run independent tasks in processes, for long tasks that hold the interpreter lock.
+    """Run ``work`` on independent tasks in processes; return results in order.
 
-    Parameters
-    ----------
-    work : callable
-        Function of a task.
-    tasks : iterable
-        With one job, a task is taken after the previous one has ended.
-    n_jobs : int or None
-        Number of processes, as in joblib.
-    n_tasks : int
-        Number of tasks, which limits the number of processes.
-
-    Returns
-    -------
-    list
-        ``work(task)`` of each task, in order.
+    Processes suit long tasks that hold the interpreter lock. With one job, a task is taken after
+    the previous one has ended.
     """
     jobs = min(effective_n_jobs(n_jobs), max(1, n_tasks))
     if jobs == 1:

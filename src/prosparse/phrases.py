@@ -10,20 +10,9 @@ _MAX_RATIO = 1e9  # larger ratios are not written out
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """Format a proportion as a percentage.
+    """Format a proportion as a percentage; None and NaN are unknown.
 
     Proportions below 1 are never rounded to 100%, and positive ones never to 0%.
-
-    Parameters
-    ----------
-    value : float or None
-        Proportion; None or NaN if it is unknown.
-    digits : int, default=1
-        Number of digits after the decimal point.
-
-    Returns
-    -------
-    str
     """
     if value is None or not math.isfinite(value):
         return "unknown"
@@ -39,7 +28,7 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 def format_ratio(factor: float) -> str:
-    """Format a ratio with two digits: "1.3 times", "400,000 times", "over a billion times"."""
+    """Format a ratio with two digits: "1.3 times", "over a billion times"."""
     if factor >= _MAX_RATIO:
         return "over a billion times"
     rounded = float(f"{factor:.2g}")
@@ -47,12 +36,12 @@ def format_ratio(factor: float) -> str:
 
 
 def format_mean(value: float) -> str:
-    """Format a mean of counts: without decimals from ten on, else with two digits."""
+    """Format a mean of counts with two digits, or as an integer from ten on."""
     return f"{value:,.0f}" if value >= 10.0 else f"{float(f'{value:.2g}'):g}"
 
 
 def quote_name(name: Any) -> str:
-    """Format a name in a sentence; names with spaces or punctuation get quotation marks."""
+    """Quote names with spaces or punctuation for use in a sentence."""
     text = str(name)
     plain = text.replace("_", "").replace("-", "").replace(".", "").isalnum()
     return text if plain else f"“{text}”"

@@ -25,27 +25,12 @@ METHODS: dict[str, Method] = {
 
 
 def offered() -> dict[str, Method]:
-    """Return the methods of ``prosparse select`` by their names; the first is the default."""
+    """Return the methods of ``prosparse select`` by name, the default first."""
     return {method.name: method for method in METHODS.values() if method.options is not None}
 
 
 def method_of(model: object) -> Method:
-    """Return the description of an estimator, or of the class that it is derived from.
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted or unfitted estimator.
-
-    Returns
-    -------
-    Method
-
-    Raises
-    ------
-    InputError
-        If no method is registered for the class of ``model`` or its base classes.
-    """
+    """Return the description of an estimator or of its base class."""
     for cls in type(model).__mro__:
         method = METHODS.get(cls.__name__)
         if method is not None and method.estimator is cls:

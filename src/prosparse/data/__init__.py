@@ -1,4 +1,4 @@
-"""The data matrix: its containers, its columns and units, and the operator that models use.
+"""The data matrix: containers, columns and units, and operators.
 
 - `containers`: types of data matrix that users pass.
 - `columns`: means, scales and units; the only standardiser.

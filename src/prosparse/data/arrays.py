@@ -38,19 +38,7 @@ def to_numpy(array: Array) -> np.ndarray:
 
 
 def to_numpy_async(array: Array) -> Callable[[], np.ndarray]:
-    """Start copying a small array to CPU memory.
-
-    Unlike `to_numpy`, this function does not wait for the copy, so that a GPU can start other work.
-
-    Parameters
-    ----------
-    array : array
-
-    Returns
-    -------
-    callable
-        Waits for the copy and returns it as a NumPy array.
-    """
+    """Start copying a small array to CPU memory; the result waits for the copy."""
     if _on_torch_gpu(array):
         torch = sys.modules["torch"]
         copy = array.to("cpu", non_blocking=True)
@@ -68,7 +56,7 @@ def to_numpy_async(array: Array) -> Callable[[], np.ndarray]:
 
 
 def to_numpy_if_foreign(value: Any) -> Any:
-    """Convert arrays of other libraries to NumPy; return all other values unchanged."""
+    """Convert arrays of other libraries to NumPy; leave other values unchanged."""
     return to_numpy(value) if _is_foreign(value) else value
 
 
@@ -89,8 +77,7 @@ def _on_torch_gpu(array: Array) -> bool:
 def _copy_to_gpu(values: np.ndarray, like: Array, dtype: Any) -> Array:
     """Copy NumPy ``values`` to the GPU of ``like`` without waiting for it.
 
-    Torch copies from pinned memory asynchronously; from other memory it first waits until the GPU
-    is idle. Torch does not release pinned memory, so that large arrays are not pinned.
+    Torch copies asynchronously from pinned memory, which it does not release.
     """
     tensor = sys.modules["torch"].asarray(values, dtype=dtype, device="cpu")
     if tensor.nbytes > MAX_PINNED_BYTES:
@@ -99,12 +86,12 @@ def _copy_to_gpu(values: np.ndarray, like: Array, dtype: Any) -> Array:
 
 
 def is_numpy(array: Array) -> bool:
-    """Return whether ``array`` is a NumPy array, which SciPy and LAPACK accept directly."""
+    """Return whether SciPy and LAPACK accept the array directly."""
     return bool(is_numpy_array(array))
 
 
 def precision_of(X: Any) -> str:
-    """Return "float32" for data in single precision and "float64" for all other dtypes."""
+    """Return "float32" for single precision and "float64" for all other dtypes."""
     return "float32" if str(X.dtype).rpartition(".")[2] == "float32" else "float64"
 
 
@@ -114,7 +101,7 @@ def is_floating(X: Any) -> bool:
 
 
 def on_accelerator(array: Array) -> bool:
-    """Return whether ``array`` is on a GPU, where one large kernel beats many small ones."""
+    """Return whether the array is on a GPU."""
     if is_torch_array(array):
         return array.device.type != "cpu"
     if is_jax_array(array):
@@ -123,20 +110,7 @@ def on_accelerator(array: Array) -> bool:
 
 
 def spread(values: Array, positions: np.ndarray, width: int) -> Array:
-    """Insert columns (or entries) into zeros.
-
-    Parameters
-    ----------
-    values : array of shape (..., k)
-    positions : int ndarray of shape (k,)
-        Positions of ``values`` in the result.
-    width : int
-        Length of the last axis of the result.
-
-    Returns
-    -------
-    array of shape (..., width)
-    """
+    """Insert columns (..., k) at the given positions of zeros (..., width)."""
     xp = array_namespace(values)
     zero = xp.zeros((*values.shape[:-1], 1), dtype=values.dtype, device=device(values))
     index = np.full(width, values.shape[-1])
@@ -158,7 +132,7 @@ def is_writable(array: Array) -> bool:
 
 
 def decomposition_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of matrix decompositions: NumPy's and, if Torch is imported, Torch's."""
+    """Return the errors of matrix decompositions in NumPy and, if loaded, Torch."""
     torch = sys.modules.get("torch")
     return (
         (np.linalg.LinAlgError,)
@@ -170,18 +144,8 @@ def decomposition_errors() -> tuple[type[Exception], ...]:
 def as_like(value: Array, X: Any, dtype: Any = None) -> Array:
     """Convert ``value`` to an array that can be combined with ``X``.
 
-    Parameters
-    ----------
-    value : array
-    X : matrix of any container type
-    dtype : dtype or None, default=None
-        Dtype of the result if ``X`` is not a NumPy array.
-
-    Returns
-    -------
-    array
-        On the device of ``X`` if ``X`` is an array of another library, else a NumPy array. It is
-        not copied if it already agrees with ``X``.
+    The result is on the device of an ``X`` of another library, with the given dtype, and otherwise
+    a NumPy array.
     """
     if not _is_foreign(X):
         return value if is_numpy_array(value) else to_numpy(value)
@@ -193,5 +157,5 @@ def as_like(value: Array, X: Any, dtype: Any = None) -> Array:
 
 
 def _is_foreign(array: Any) -> bool:
-    """Return whether ``array`` is an array in memory of a library other than NumPy."""
+    """Return whether ``array`` is in memory and belongs to another library."""
     return is_array_api_obj(array) and not (is_numpy_array(array) or is_dask_array(array))

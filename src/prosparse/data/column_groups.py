@@ -18,28 +18,9 @@ def column_groups(
     names: Sequence[str] | np.ndarray | None = None,
     noun: str = "view",
 ) -> list[np.ndarray]:
-    """Convert groups of columns to positions; the groups must form a partition.
+    """Convert groups of columns to positions and check that they are a partition.
 
-    Parameters
-    ----------
-    groups : list of column groups or None
-        Names, slice, mask or positions of each group. None: one group of all columns.
-    width : int
-        Number of columns.
-    names : array-like of str or None, default=None
-        Names of the columns.
-    noun : str, default="view"
-        Noun for a group in error messages. The parameter's name is its plural.
-
-    Returns
-    -------
-    list of int ndarray
-        Positions of the columns of each group.
-
-    Raises
-    ------
-    ParameterError
-        If ``groups`` is not a list of groups, or if a column is in no group or in several.
+    ``noun`` is the singular of the parameter's name. None is one group of all columns.
     """
     if groups is None:
         return [np.arange(width)]
@@ -70,7 +51,7 @@ def column_groups(
 def column_positions(
     group: ColumnGroup, where: str, width: int, names: list[str] | None
 ) -> np.ndarray:
-    """Convert one group of columns to positions; ``where`` is its name in error messages."""
+    """Convert one group of columns to positions; errors call it ``where``."""
     if isinstance(group, slice):
         found = np.arange(width)[group]
     else:

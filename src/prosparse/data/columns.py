@@ -47,7 +47,7 @@ MAX_RELATIVE_MEAN = 1e5
 
 
 class Extent(NamedTuple):
-    """Extremes and sums of the columns from one pass over the raw rows."""
+    """Extremes and sums of the columns of the raw rows."""
 
     low: np.ndarray  # (p,) smallest entries
     high: np.ndarray  # (p,) largest entries
@@ -63,10 +63,7 @@ class Deviations(NamedTuple):
 
 
 class RawRows(Protocol):
-    """Raw data that can be standardised; one subclass per storage format.
-
-    Measurements are NumPy arrays in double precision of length p.
-    """
+    """Raw data that can be standardised; measurements are doubles of length p."""
 
     like: Array  # array of the library, device and precision of the results
     given: str  # "float64" or "float32": precision of the data
@@ -77,30 +74,18 @@ class RawRows(Protocol):
         """Compute extremes and sums of the columns."""
 
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
-        """Compute sums and sums of squares after centring; ``size`` holds powers of two."""
+        """Sum the deviations and their squares; ``size`` holds powers of two."""
 
     def operator(self, index: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        """Return (columns ``index`` - shift) * factor. Called last: rows may be changed in place.
-
-        Parameters
-        ----------
-        index : int ndarray of shape (n_varying,)
-            Positions of the columns.
-        shift : ndarray of shape (n_varying,)
-        factor : ndarray of shape (n_varying,)
-
-        Returns
-        -------
-        Operator
-        """
+        """Return (columns ``index`` - shift) * factor; may change the rows in place."""
 
 
 class Columns(NamedTuple):
     """Conversion between a data matrix and its operator.
 
-    The entries satisfy x = mean + scale * unit * z for the operator's entry z. The operator has no
-    constant columns, because these share no variance. ``unit`` is one power of two near the largest
-    deviation, so that squares of entries of 1e150 or 1e-150 neither overflow nor underflow.
+    The entries satisfy x = mean + scale * unit * z for the operator's entry z. ``unit`` is one
+    power of two near the largest deviation, so that squares of entries of 1e150 or 1e-150 neither
+    overflow nor underflow.
     """
 
     mean: Array  # (p,)
@@ -130,11 +115,11 @@ class Columns(NamedTuple):
     # --- from the units of the data to the operator's
 
     def per_length(self, values: Any) -> Any:
-        """Convert multipliers of loadings, e.g. an l1 penalty, to the operator's unit."""
+        """Convert multipliers of loadings (e.g. l1 penalties) to the operator's unit."""
         return self.unit * values
 
     def per_variance(self, values: Any) -> Any:
-        """Convert multipliers of variances, e.g. a precision, to the operator's unit."""
+        """Convert multipliers of variances (e.g. precisions) to the operator's unit."""
         return self.unit**2 * values
 
     # --- to the array library of the data
@@ -144,7 +129,7 @@ class Columns(NamedTuple):
         return from_numpy(values, self.mean, self.mean.dtype)
 
     def values(self, values: Any) -> Array:
-        """Convert integers, masks and double-precision values to the data's array library."""
+        """Convert integers, masks and doubles to the data's array library."""
         return from_numpy(values, self.mean)
 
 
@@ -153,20 +138,8 @@ def standardise_rows(
 ) -> tuple[Operator, Columns]:
     """Standardise raw rows and drop the constant columns.
 
-    Parameters
-    ----------
-    rows : RawRows
-    scale : bool, default=False
-        Whether to divide each column by its standard deviation (by its root mean square if
-        ``centre`` is False).
-    centre : bool, default=True
-        Whether to centre the columns. If False, for models without an intercept, only columns of
-        zeros count as constant.
-
-    Returns
-    -------
-    op : Operator
-    columns : Columns
+    Without ``centre``, for models without an intercept, columns are scaled by their root mean
+    square and only columns of zeros are constant.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # such columns raise an error below
         low, high, total, count = rows.extent()
@@ -211,23 +184,7 @@ def standardise_rows(
 def restandardise_rows(
     rows: RawRows, columns: Columns, *, centre: bool = True
 ) -> tuple[Operator, Columns]:
-    """Centre raw rows at their new weighted means and keep their scales.
-
-    Parameters
-    ----------
-    rows : RawRows
-        Rows with their new weights.
-    columns : Columns
-        Means and scales from `standardise_rows`.
-    centre : bool, default=True
-        Whether to centre the columns.
-
-    Returns
-    -------
-    op : Operator
-    columns : Columns
-        As before, with the new means.
-    """
+    """Centre raw rows at their new weighted means and keep their scales."""
     index = columns.varying_index
     mean, scale = to_numpy(columns.mean).astype(float), to_numpy(columns.scale).astype(float)
     low, high, total, count = rows.extent()
@@ -243,8 +200,7 @@ def restandardise_rows(
 
 
 def _mean(total: np.ndarray, count: np.ndarray | float) -> np.ndarray:
-    """Divide sums by counts. Sums near the largest double may be NaN; any number then suffices,
-    because the size of such columns raises an error."""
+    """Divide sums by counts; NaN, of sums that raise an error later, becomes 0."""
     return np.nan_to_num(total / count, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
@@ -256,10 +212,7 @@ def _constant(low: np.ndarray, high: np.ndarray, precision: str) -> np.ndarray:
 
 
 def _check_finite(low: np.ndarray, high: np.ndarray) -> None:
-    """Raise an error if a column contains NaN or infinity.
-
-    Data that were not in memory during validation are checked here.
-    """
+    """Raise an error if a column of data that are read in blocks is not finite."""
     bad = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))
     if bad.size:
         what = "NaN" if np.isnan(low[bad[0]] + high[bad[0]]) else "infinity"
@@ -284,24 +237,7 @@ def _check_near_zero(mean: np.ndarray, largest: np.ndarray, varying: np.ndarray)
 def check_range(
     largest: np.ndarray, allowed: Range, precision: str, varying: np.ndarray, name: str = ""
 ) -> None:
-    """Check that squares and ratios of deviations are finite and nonzero.
-
-    Parameters
-    ----------
-    largest : ndarray of shape (p,)
-        Largest deviation of each column from its mean.
-    allowed : Range
-    precision : {"float64", "float32"}
-    varying : bool ndarray of shape (p,)
-        Columns to check.
-    name : str, default=""
-        Name of the column in the error message. By default its position.
-
-    Raises
-    ------
-    InputError
-        If a deviation is outside of the allowed range.
-    """
+    """Check that the largest deviations of the varying columns are in the range."""
     bad = np.flatnonzero(varying & ~((largest >= allowed.smallest) & (largest <= allowed.largest)))
     if bad.size:
         remedy = "" if precision == "float64" else ", or convert it to double precision"
@@ -314,21 +250,7 @@ def check_range(
 
 
 def unit_of(largest: float, precision: str = "float64", name: str = "A column") -> float:
-    """Return the power of two next to the largest deviation; division by it is exact.
-
-    Parameters
-    ----------
-    largest : float
-        Largest deviation from the mean.
-    precision : {"float64", "float32"}, default="float64"
-    name : str, default="A column"
-        Name of the column in the error message.
-
-    Returns
-    -------
-    float
-        1 if ``largest`` is 0.
-    """
+    """Return the power of two next to the largest deviation, 1 if that is 0."""
     if largest == 0.0:
         return 1.0
     check_range(np.array([largest]), UNITS[precision], precision, np.ones(1, dtype=bool), name)

@@ -29,21 +29,7 @@ _REMEDY = (
 
 
 def row_totals(X: Table) -> np.ndarray:
-    """Compute the total count of each row.
-
-    Parameters
-    ----------
-    X : validated matrix of shape (n_rows, n_columns)
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-
-    Raises
-    ------
-    InputError
-        If an entry is negative, or if a total is zero, too large or too small.
-    """
+    """Compute the total count of each row, or raise an error for invalid counts."""
     totals = np.asarray(container_of(X).source(X).gather(_block_totals), dtype=float)
     if totals.size and totals.min() <= 0.0:
         raise InputError(f"Row {int(np.argmin(totals))} of X has no counts. {_REMEDY}")
@@ -58,20 +44,7 @@ def row_totals(X: Table) -> np.ndarray:
 
 
 def hellinger(X: Table, depth: float) -> Table:
-    """Compute sqrt(depth x_ij / N_i) for the total N_i of each row.
-
-    Parameters
-    ----------
-    X : validated matrix of shape (n_rows, n_columns)
-        Counts.
-    depth : float
-        Total to which all rows are scaled.
-
-    Returns
-    -------
-    matrix of shape (n_rows, n_columns)
-        Of the container type of ``X``.
-    """
+    """Compute sqrt(depth x_ij / N_i) for the total N_i of each row."""
     container = container_of(X)
     if container.in_memory:
         row_totals(X)  # The error for a row without counts gives its position.

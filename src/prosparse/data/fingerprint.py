@@ -26,17 +26,7 @@ _SEEDS = (np.uint64(0x2545F4914F6CDD1D), np.uint64(0xD6E8FEB86659FD93))
 
 
 def fingerprint(X: Table) -> np.ndarray:
-    """Compute the fingerprint of a validated data matrix.
-
-    Parameters
-    ----------
-    X : validated matrix of shape (n_rows, n_columns)
-
-    Returns
-    -------
-    ndarray of uint64
-        The shape of ``X`` and the sums of its mixed entries.
-    """
+    """Return the shape of a validated matrix and the sums of its mixed entries."""
     (sums,) = container_of(X).source(X).reduce(_mix_block, (np.arange(X.shape[0]),))
     return np.concatenate([np.array(X.shape, dtype=np.uint64), sums])
 

@@ -9,26 +9,7 @@ from typing import Any
 def data_frame(
     columns: Mapping[str, Any], index: Sequence[object], index_name: str | None = None
 ) -> Any:
-    """Build a pandas DataFrame.
-
-    Parameters
-    ----------
-    columns : mapping of str to sequence
-        Columns by name, each of the length of ``index``.
-    index : sequence
-        Row labels.
-    index_name : str or None, default=None
-        Name of the index.
-
-    Returns
-    -------
-    pandas.DataFrame
-
-    Raises
-    ------
-    ImportError
-        If pandas is not installed.
-    """
+    """Build a pandas DataFrame."""
     try:
         import pandas as pd
     except ImportError as error:

@@ -17,22 +17,7 @@ from .containers import Table, container_of
 
 
 def normal_scores(X: Table) -> Table:
-    """Replace each column by its normal scores.
-
-    Parameters
-    ----------
-    X : validated matrix of shape (n_rows, n_columns)
-
-    Returns
-    -------
-    matrix of shape (n_rows, n_columns)
-        Of the container type of ``X``. The score of zero is subtracted from sparse columns.
-
-    Raises
-    ------
-    InputError
-        If the columns are not in memory.
-    """
+    """Replace each column by its normal scores, minus that of zero if sparse."""
     container = container_of(X)
     if not container.in_memory:
         raise InputError(

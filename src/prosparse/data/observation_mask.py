@@ -1,4 +1,4 @@
-"""Products with the observation mask, the matrix of ones (observed) and zeros (missing).
+"""Products with the observation mask: ones (observed), zeros (missing).
 
 A product with the mask sums rows of another matrix. If few entries are missing, the sum over the
 missing ones is subtracted from the total; if few are observed, only these are summed. In between
@@ -15,13 +15,7 @@ MAX_SPARSE_DENSITY = 0.25
 
 
 class Observed:
-    """Observation mask of a data matrix.
-
-    Parameters
-    ----------
-    seen : bool ndarray of shape (n, p)
-        Whether each entry is observed.
-    """
+    """Observation mask (n, p) of a data matrix."""
 
     def __init__(self, seen: np.ndarray):
         self.seen = seen
@@ -35,19 +29,10 @@ class Observed:
             self._stored = seen.astype(float)
 
     def sums(self, rows: slice, values: np.ndarray, direct: bool = False) -> np.ndarray:
-        """Sum over the observed entries of some rows: ``seen[rows] @ values``.
+        """Sum the observed entries of rows: ``seen[rows] @ values``.
 
-        Parameters
-        ----------
-        rows : slice
-        values : ndarray of shape (p, m)
-        direct : bool, default=False
-            Whether to sum the observed entries even if subtracting the missing ones is faster.
-            Subtraction is inaccurate if rows of ``values`` differ by many orders of magnitude.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, m)
+        With ``direct``, the observed entries are summed even if subtracting the missing ones is
+        faster. Subtraction is inaccurate if rows of ``values`` differ by many orders of magnitude.
         """
         if direct and self.stores_missing:
             observed_sums: np.ndarray = self.seen[rows].astype(float) @ values
@@ -56,16 +41,6 @@ class Observed:
         return values.sum(axis=0) - sums if self.stores_missing else sums
 
     def sums_over_rows(self, rows: slice, values: np.ndarray) -> np.ndarray:
-        """Sum over the rows in which each column is observed: ``seen[rows].T @ values``.
-
-        Parameters
-        ----------
-        rows : slice
-        values : ndarray of shape (n_rows, m)
-
-        Returns
-        -------
-        ndarray of shape (p, m)
-        """
+        """Sum over the rows that observe each column: ``seen[rows].T @ values``."""
         sums: np.ndarray = self._stored[rows].T @ values
         return values.sum(axis=0) - sums if self.stores_missing else sums

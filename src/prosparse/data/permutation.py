@@ -1,4 +1,4 @@
-"""Independent permutation of the columns: data without shared variance, with the same margins."""
+"""Independent permutation of columns: equal margins, no shared variance."""
 
 from __future__ import annotations
 
@@ -13,26 +13,7 @@ from .containers import container_of
 def permute_columns(
     X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
 ) -> TableLike:
-    """Permute the rows of each column independently.
-
-    Parameters
-    ----------
-    X : matrix of shape (n_rows, n_columns)
-        Of any container type in memory.
-    rng : numpy.random.Generator
-    groups : int ndarray of shape (n_rows,) or None, default=None
-        Group of each row. Entries are permuted within groups.
-
-    Returns
-    -------
-    matrix of shape (n_rows, n_columns)
-        Of the container type of ``X``.
-
-    Raises
-    ------
-    InputError
-        If the columns are not in memory.
-    """
+    """Permute the rows of each column independently, within groups if given."""
     container = container_of(X)
     if not container.in_memory:
         raise InputError(

@@ -53,25 +53,7 @@ def single_group(n: int) -> RowGroups:
 
 
 def row_groups(labels: object, n: int) -> RowGroups | None:
-    """Group n rows by their labels.
-
-    Parameters
-    ----------
-    labels : array-like of shape (n,) or None
-        Label of each row.
-    n : int
-        Number of rows.
-
-    Returns
-    -------
-    RowGroups or None
-        None if ``labels`` is None.
-
-    Raises
-    ------
-    ParameterError
-        If the number of labels is not ``n``, or if a label is missing.
-    """
+    """Group n rows by their labels."""
     if labels is None:
         return None
     given = np.asarray(labels)
@@ -92,7 +74,7 @@ def row_groups(labels: object, n: int) -> RowGroups | None:
 
 
 def is_missing(label: object) -> bool:
-    """Return whether a label is None, NaN, NaT or pandas' NA, none of which equals itself."""
+    """Return whether a label is None, NaN, NaT or pandas' NA."""
     if label is None:
         return True
     differs = label != label  # noqa: PLR0124

@@ -17,23 +17,9 @@ def standardise(
 ) -> tuple[Operator, Columns]:
     """Centre, and optionally scale, a data matrix and drop its constant columns.
 
-    Parameters
-    ----------
-    X : validated matrix of shape (n_rows, n_columns)
-    scale : bool, default=False
-        Whether to divide each column by its standard deviation (by its root mean square if
-        ``centre`` is False).
-    weights : ndarray of shape (n_rows,) or None, default=None
-        Weights of the rows: row i counts as ``weights[i]`` observations.
-    centre : bool, default=True
-        Whether to centre the columns. If False, only columns of zeros count as constant.
-
-    Returns
-    -------
-    op : Operator
-        The standardised columns that vary.
-    columns : Columns
-        Means, scales and units, by which results are converted back to the units of ``X``.
+    Row i counts as ``weights[i]`` observations. Without ``centre``, columns are scaled by their
+    root mean square and only columns of zeros are constant. The returned `Columns` convert results
+    back to the units of ``X``.
     """
     return standardise_rows(_raw_rows(X, weights), scale, centre=centre)
 
@@ -41,24 +27,7 @@ def standardise(
 def restandardise(
     X: Table, columns: Columns, weights: np.ndarray, *, centre: bool = True
 ) -> tuple[Operator, Columns]:
-    """Standardise a data matrix again with other weights of the rows and the same scales.
-
-    Parameters
-    ----------
-    X : validated matrix of shape (n_rows, n_columns)
-    columns : Columns
-        Means and scales from `standardise`.
-    weights : ndarray of shape (n_rows,)
-        New weights of the rows.
-    centre : bool, default=True
-        Whether to centre the columns at their new weighted means.
-
-    Returns
-    -------
-    op : Operator
-    columns : Columns
-        As before, with the new means.
-    """
+    """Standardise a matrix again with other row weights and the same scales."""
     return restandardise_rows(_raw_rows(X, weights), columns, centre=centre)
 
 

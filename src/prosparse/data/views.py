@@ -14,20 +14,7 @@ from .containers import ArrayAPIArray, Container, DaskArray, container_of
 
 
 def stack_columns(views: list[TableLike]) -> tuple[TableLike, list[slice]]:
-    """Concatenate the columns of several views.
-
-    The result is sparse if all views are sparse, and stays in the array library of the views.
-
-    Parameters
-    ----------
-    views : list of matrices of shape (n_rows, n_columns of the view)
-
-    Returns
-    -------
-    X : matrix of shape (n_rows, n_columns)
-    slices : list of slice
-        Columns of each view in ``X``.
-    """
+    """Concatenate the columns of several views; return their slices as well."""
     containers = [container_of(view) for view in views]
     views = [_prepare_view(number, view) for number, view in enumerate(views)]
     for number, view in enumerate(views):

@@ -33,26 +33,22 @@ M = TypeVar("M", bound=Any)
 class Extrapolation(ABC, Generic[M]):
     """Base class of accelerators over a flat vector.
 
-    Parameters
-    ----------
-    pack : callable
-        Function from a state to a flat vector.
-    unpack : callable
-        Function from a flat vector and a state to the state with these values.
-    xp : module
-        Array namespace of the vectors.
-    size : int
-        Number of iterations in the history.
+    The loop verifies that the objective increases. The memory of an accelerator is a named tuple
+    that every function takes and returns, and that a checkpoint stores.
+
+    ``pack`` maps a state to a vector, and ``unpack`` a vector and a state to the state with these
+    values.
     """
+
+    size: int  # number of iterations in the history
 
     def __init__(
         self,
         pack: Callable[[State], Array],
         unpack: Callable[[Array, State], State],
         xp: Namespace,
-        size: int,
     ):
-        self.pack, self.unpack, self.xp, self.size = pack, unpack, xp, size
+        self.pack, self.unpack, self.xp = pack, unpack, xp
 
     @abstractmethod
     def begin(self, state: State) -> M:
@@ -75,16 +71,19 @@ class Extrapolation(ABC, Generic[M]):
         """Return the memory without its history."""
 
     def propose(self, memory: M, start: State, result: State) -> tuple[M, State]:
+        """Return memory and next start after ``result = step(start)`` was accepted."""
         if memory.stretching:  # the extrapolation was accepted: extrapolate further next time
             memory = memory._replace(stretch=4.0 * memory.stretch, stretching=False)
         return self._combine(memory, start, result)
 
     def retreat(self, memory: M, best: State) -> tuple[M, State]:
+        """Return memory and next start after a proposal decreased the objective."""
         if memory.stretching or not self._has_step(memory):  # the extrapolation failed as well
             return self._forget(memory)._replace(stretch=1.0, stretching=False), best
         return self._stretch(memory, max(memory.stretch, MIN_RETREAT), best)
 
     def probe(self, memory: M, best: State) -> tuple[M, State]:
+        """Return memory and a start far along the last step, to leave a saddle."""
         if not self._has_step(memory):
             return memory, best
         return self._stretch(memory, max(memory.stretch, MIN_PROBE), best)
@@ -124,14 +123,7 @@ class Anderson(Extrapolation[AndersonMemory]):
     of the combined steps g(x_i) - x_i. For a linear g it is the fixed point itself.
     """
 
-    def __init__(
-        self,
-        pack: Callable[[State], Array],
-        unpack: Callable[[Array, State], State],
-        xp: Namespace,
-        size: int = 6,
-    ):
-        super().__init__(pack, unpack, xp, size)
+    size = 6
 
     def begin(self, state: State) -> AndersonMemory:
         ends, steps = (self._zeros(state, self.size) for _ in range(2))
@@ -187,10 +179,9 @@ def over_loadings(
         [Callable[[State], Array], Callable[[Array, State], State], Namespace], A
     ],
 ) -> A:
-    """Accelerate a factor model over its loadings ``state.<field>`` and log ``sigma2``.
+    """Accelerate a factor model over its loadings ``state.<field>`` and noise.
 
-    All other parts of the state follow from these within one step. ``accelerator`` is the class of
-    the accelerator.
+    All other parts of the state follow from these within one step.
     """
 
     def pack(state: State) -> Array:

@@ -30,7 +30,7 @@ REMEDY = "Delete the file to restart the fit, or pass another `checkpoint`."
 
 
 class Checkpoint:
-    """File to which a fit is saved at regular intervals, and from which it resumes.
+    """File to which a fit is saved regularly, and from which it resumes.
 
     Parameters
     ----------
@@ -52,20 +52,7 @@ class Checkpoint:
         self.arrays: dict[str, np.ndarray] = {}
 
     def open(self, parameters: dict[str, Any], fingerprint: np.ndarray) -> Checkpoint:
-        """Read the file if it exists, and verify that it belongs to this fit.
-
-        Parameters
-        ----------
-        parameters : dict
-            Parameters of the estimator.
-        fingerprint : ndarray
-            Fingerprint of the data matrix, see ``prosparse.data.fingerprint``.
-
-        Returns
-        -------
-        Checkpoint
-            This checkpoint.
-        """
+        """Read the file if it exists, and verify that it belongs to this fit."""
         current = {name: repr(_to_builtin(value)) for name, value in parameters.items()}
         # The arrays of another version may have another meaning.
         current["prosparse"] = __version__
@@ -95,10 +82,7 @@ class Checkpoint:
         return self
 
     def _check_path(self) -> bool:
-        """Return whether the file exists; raise an error if it cannot be read or written.
-
-        The check precedes the fit, so that no result is lost at the first write.
-        """
+        """Return whether the file exists; raise an error if it is not accessible."""
         try:
             path = Path(os.path.realpath(self.path))
             if not path.parent.is_dir():
@@ -136,7 +120,7 @@ class Checkpoint:
         )
 
     def stage(self, name: str) -> Stage:
-        """Return the part of the file for one run of the loop; a fit may have several."""
+        """Return the part of the file for one of several runs of the loop."""
         return Stage(self, name)
 
     def write(self) -> None:
@@ -146,7 +130,7 @@ class Checkpoint:
 
 
 def _exists(path: Path) -> bool:
-    """Return whether the path exists; unlike `Path.exists`, raise errors of the system."""
+    """Return whether the path exists; unlike `Path.exists`, raise system errors."""
     try:
         path.lstat()
     except FileNotFoundError:
@@ -155,7 +139,7 @@ def _exists(path: Path) -> bool:
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Return the arrays of a checkpoint and its parameters; raise an error for other files."""
+    """Return the arrays and the parameters of a checkpoint."""
     with ZipFile(path) as archive:
         check_members(archive, path.stat().st_size)
         arrays = {
@@ -170,7 +154,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 
 
 def _digest(arrays: dict[str, np.ndarray]) -> np.ndarray:
-    """Return the SHA-256 digest of the names, types, shapes and contents of ``arrays``."""
+    """Return the SHA-256 digest of names, types, shapes and contents."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
@@ -180,10 +164,7 @@ def _digest(arrays: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _to_builtin(value: Any) -> Any:
-    """Convert arrays, numbers and sequences to built-in types.
-
-    Built-in types have a complete ``repr``, which is the same for equal values.
-    """
+    """Convert values to built-in types, whose ``repr`` is complete."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, list | tuple | range):
@@ -200,15 +181,7 @@ def _abbreviate(text: str | None) -> str:
 
 
 class Stage:
-    """Part of a checkpoint for one run of the loop.
-
-    Parameters
-    ----------
-    file : Checkpoint
-        Checkpoint of the fit.
-    name : str
-        Name of the stage, unique within the fit.
-    """
+    """Part of a checkpoint for one run of the loop; ``name`` is unique in a fit."""
 
     def __init__(self, file: Checkpoint, name: str):
         self.file, self.name = file, name
@@ -216,15 +189,8 @@ class Stage:
     def load(self, like: T) -> tuple[T, str] | None:
         """Return the saved position and stop reason, or None if nothing was saved.
 
-        Parameters
-        ----------
-        like : named tuple
-            Position of the same structure; arrays are restored to its libraries and devices.
-
-        Returns
-        -------
-        tuple of position and str, or None
-            The stop reason is empty if the loop had not ended.
+        Arrays are restored to the libraries and devices of the position ``like``. The stop reason
+        is empty if the loop had not ended.
         """
         if f"{self.name}/reason" not in self.file.arrays:
             return None

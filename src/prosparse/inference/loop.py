@@ -1,4 +1,4 @@
-"""Iteration loop of all methods: stopping, acceleration, progress and checkpoints.
+"""Iteration loop of all methods: stopping, acceleration, checkpoints.
 
 A method provides ``step``, a pure function from a state to a better state. A state is a named tuple
 with the field ``bound``, the objective, which must be non-decreasing. The loop verifies this: a
@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from ..data.arrays import decomposition_errors
+from .acceleration import Extrapolation
 from .checkpoint import Stage
 from .progress import Progress
 
@@ -34,40 +35,17 @@ _SUM_ERROR = 8.0  # rounding error of a sum, in units of epsilon
 
 
 def relative_rounding(state: HasBound, epsilon: float = _DOUBLE) -> float:
-    """Return the rounding error of an objective.
+    """Return the rounding error of an objective with ten significant digits.
 
-    Parameters
-    ----------
-    state : HasBound
-        State of the model.
-    epsilon : float
-        Relative rounding error of products with the data matrix, `Operator.epsilon`. All other
-        computations are in double precision, with ten significant digits.
-
-    Returns
-    -------
-    float
+    ``epsilon`` is the relative rounding error of products with the data matrix.
     """
     return (1e-10 + _SUM_ERROR * epsilon) * abs(state.bound)
 
 
 def residual_rounding(state: HasBound, total: float, noise: float, epsilon: float) -> float:
-    """Return the rounding error of a likelihood whose residual is a difference of sums.
+    """Return the rounding error of a likelihood with a residual of sums.
 
-    Parameters
-    ----------
-    state : HasBound
-        State of the model.
-    total : float
-        Magnitude of the sums.
-    noise : float
-        Variance by which the residual is divided.
-    epsilon : float
-        See `relative_rounding`.
-
-    Returns
-    -------
-    float
+    The residual is a difference of sums of magnitude ``total``, divided by the variance ``noise``.
     """
     return relative_rounding(state, epsilon) + _SUM_ERROR * epsilon * total / noise
 
@@ -128,28 +106,8 @@ def worst(reasons: list[StopReason]) -> StopReason:
     return max(unfinished, key=severity.__getitem__) if unfinished else StopReason.CONVERGED
 
 
-class Accelerator(Protocol):
-    """Propose the start of the next step; the loop verifies that the objective increases.
-
-    The memory of an accelerator is a named tuple that every function takes and returns. A
-    checkpoint therefore stores it like any other part of the position.
-    """
-
-    def begin(self, state: Any) -> Any:
-        """Return the memory before the first step."""
-
-    def propose(self, memory: Any, start: Any, result: Any) -> tuple[Any, Any]:
-        """Return memory and next start after ``result = step(start)`` was accepted."""
-
-    def retreat(self, memory: Any, best: Any) -> tuple[Any, Any]:
-        """Return memory and next start after the last proposal decreased the objective."""
-
-    def probe(self, memory: Any, best: Any) -> tuple[Any, Any]:
-        """Return memory and a start far along the last step, which only helps at a saddle."""
-
-
 class Position(NamedTuple):
-    """Position of the loop between two iterations: the contents of a checkpoint."""
+    """Position of the loop between iterations: the contents of a checkpoint."""
 
     start: Any  # of the next step
     best: Any
@@ -176,7 +134,7 @@ def iterate(
     *,
     max_iter: int,
     tol: float,
-    accelerator: Accelerator | None = None,
+    accelerator: Extrapolation[Any] | None = None,
     exhausted: Callable[[S], bool] = lambda state: False,
     rounding: Callable[[S], float] = relative_rounding,
     progress: Progress | None = None,
@@ -185,37 +143,12 @@ def iterate(
     """Apply ``step`` until the objective increases by at most ``tol``.
 
     A plain step that decreases the objective by at most ``tol + rounding(state)`` has converged. A
-    larger decrease is an error and ends the loop.
+    larger decrease is an error and ends the loop, and so does a state that is ``exhausted``.
 
     A step from an accelerated start that decreases the objective, or fails, is discarded, and the
     accelerator proposes another start. Convergence requires two consecutive small increases, or one
     after a plain start, because an accelerated start may be poor. A saddle resembles convergence,
     so that one step from the accelerator's probe precedes the end.
-
-    Parameters
-    ----------
-    step : callable
-        Function from a state to a state with an objective that is at least as large.
-    state : named tuple
-        Initial state.
-    max_iter : int
-        Maximum number of iterations.
-    tol : float
-        Tolerance of the objective.
-    accelerator : Accelerator, default=None
-        Accelerator. By default, every step starts from the previous result.
-    exhausted : callable, optional
-        Function from a state to whether its model is empty, which ends the loop.
-    rounding : callable, default=relative_rounding
-        Function from a state to the rounding error of its objective.
-    progress : Progress, default=None
-        Display of the iterations.
-    checkpoint : Stage, default=None
-        Stage of a checkpoint, from which the loop resumes.
-
-    Returns
-    -------
-    Run
     """
     memory = None if accelerator is None else accelerator.begin(state)
     position = Position(state, state, memory, True, 0, False, [])
@@ -246,7 +179,7 @@ def _advance(
     position: Position,
     tol: float,
     slack: float,
-    accelerator: Accelerator | None,
+    accelerator: Extrapolation[Any] | None,
     exhausted: Callable[[S], bool],
 ) -> tuple[Position, StopReason | None]:
     """Run one iteration; return the new position and the stop reason, if any."""

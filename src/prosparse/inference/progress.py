@@ -9,28 +9,18 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Protocol
+from typing import Any
 
 UPDATE_INTERVAL = 0.2  # minimum time between updates of a notebook, in seconds
 
 
 class Progress:
-    """Context manager that shows the iteration and the objective.
-
-    Parameters
-    ----------
-    total : int or None
-        Maximum number of iterations, None if it is unknown.
-    label : str
-        Name of the fit.
-    verbose : int or bool, default=0
-        Whether to show progress.
-    """
+    """Context manager that shows up to ``total`` iterations and the objective."""
 
     def __init__(self, total: int | None, label: str, verbose: int | bool = 0):
         self.total, self.label, self.verbose = total, label, int(verbose)
         self.n_iter = 0
-        self.display: _Display | None = None
+        self.display: _Bar | _NotebookLine | _PlainLines | None = None
 
     def __enter__(self) -> Progress:
         if self.verbose:
@@ -49,17 +39,7 @@ class Progress:
             self.display.update(self.n_iter, objective)
 
 
-class _Display(Protocol):
-    """Display of the progress."""
-
-    def update(self, n_iter: int, objective: float) -> None:
-        """Show an iteration."""
-
-    def end(self, n_iter: int) -> None:
-        """Show the end of the iterations, also after an error."""
-
-
-def _make_display(label: str, total: int | None) -> _Display:
+def _make_display(label: str, total: int | None) -> _Bar | _NotebookLine | _PlainLines:
     if _in_notebook():
         return _NotebookLine(label, total)
     try:
@@ -71,7 +51,7 @@ def _make_display(label: str, total: int | None) -> _Display:
 
 
 def _in_notebook() -> bool:
-    """Return whether the fit runs in the kernel of a notebook (Jupyter, Colab, VS Code)."""
+    """Return whether the fit runs in the kernel of a notebook."""
     if "IPython" not in sys.modules:  # Kernels import IPython.
         return False
     from IPython import get_ipython

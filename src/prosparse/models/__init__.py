@@ -1,1 +1,1 @@
-"""One method, one file."""
+"""Methods, one package each."""

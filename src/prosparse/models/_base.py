@@ -60,8 +60,7 @@ def _largest_dense_size(X: TableLike) -> int:
     """Return the number of entries of the largest dense matrix in CPU memory.
 
     This is the data matrix or, if it is sparse, the Gram matrix of its smaller side if that is
-    formed. For data on an accelerator the result is 0: the remaining products on the CPU are
-    small, and additional threads slow them down.
+    formed. Products on the CPU are small for data on an accelerator.
     """
     n, p = X.shape
     if on_accelerator(X):
@@ -102,9 +101,8 @@ class VariableSelector(BaseEstimator):
     def _fitting(self) -> Iterator[None]:
         """Check the parameters, remove fitted attributes and run ``fit``.
 
-        The number of BLAS threads depends on the size of the data matrix. If the fit fails, the
-        estimator is restored. Warnings are issued after the fit, because a warning may be turned
-        into an error.
+        If the fit fails, the estimator is restored. Warnings are issued after the fit, because a
+        warning may be turned into an error.
         """
         check_verbose(getattr(self, "verbose", 0))
         self._check_parameters()
@@ -122,16 +120,10 @@ class VariableSelector(BaseEstimator):
         self._warn()
 
     def _check_parameters(self) -> None:
-        """Raise an error for invalid parameters.
-
-        Estimators with parameters override this method.
-        """
+        """Raise an error for invalid parameters; overridden by estimators."""
 
     def _warn(self) -> None:
-        """Issue warnings about the finished fit.
-
-        Estimators with warnings override this method.
-        """
+        """Issue warnings about the finished fit; overridden by estimators."""
 
     def _warn_unfinished(self) -> None:
         """Warn if the iterations ended before convergence."""
@@ -142,8 +134,7 @@ class VariableSelector(BaseEstimator):
     def _validate(self, X: TableLike, *, reset: bool) -> TableLike:
         """Validate ``X`` and return a dense floating-point array or a CSR matrix.
 
-        Dense arrays keep their array library. With ``reset`` the number and the names of the
-        columns are stored.
+        With ``reset`` the number and the names of the columns are stored.
         """
         container = container_of(X)
         X = container.prepare(X, allow_nan=self.__sklearn_tags__().input_tags.allow_nan)
@@ -184,21 +175,7 @@ class VariableSelector(BaseEstimator):
     ) -> np.ndarray:
         """Set the attributes of a selection among the varying columns.
 
-        Parameters
-        ----------
-        columns : Columns
-            Means, scales and positions of the varying columns.
-        order : ndarray of shape (n_varying,)
-            Varying columns, the most relevant first.
-        selected : ndarray of int
-            Selected columns among the varying ones.
-        relevance : ndarray of shape (n_varying,)
-            Relevance of the varying columns.
-
-        Returns
-        -------
-        ndarray of int
-            Positions of the selected columns in the data matrix.
+        Columns are in ``order`` of relevance. Returns the positions of the selected ones in ``X``.
         """
         self.mean_, self.scale_, self.varying_ = columns.mean, columns.scale, columns.varying
         like, varying = columns.mean, to_numpy(columns.varying)
@@ -326,7 +303,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
     ) -> Checkpoint | None:
         """Open the checkpoint of this fit of ``X``, if one was requested.
 
-        ``others`` are further inputs that determine the result, or replace parameters.
+        ``others`` are further inputs that determine the result.
         """
         if checkpoint is None:
             return None
@@ -352,18 +329,9 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         self.components_ = spread(components, positions, like.shape[0])
 
     def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
-        """Set all attributes that follow from the components.
+        """Set all attributes that follow from the components W (d, n_varying).
 
-        Parameters
-        ----------
-        op : Operator
-            Centred data.
-        columns : Columns
-            Means, scales and positions of the varying columns.
-        W : ndarray of shape (d, n_varying)
-            Components.
-        total : float
-            Number of observations (sum of the sample weights).
+        ``total`` is the number of observations.
         """
         squares, like = to_numpy(op.column_squares()), columns.mean
         along = sums_of_squares(op, W.T)
@@ -389,10 +357,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         return self.components_
 
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
-        """Return the operator of validated new rows, standardised as in ``fit``.
-
-        ``columns`` are the positions of the columns to use; all of them if None.
-        """
+        """Return the operator of (some columns of) new rows, standardised as in fit."""
         mean, scale = (as_like(v, X, X.dtype) for v in (self.mean_, self.scale_))
         if columns is not None:
             mean, scale = (take_columns(v[None, :], columns)[0, :] for v in (mean, scale))
@@ -487,10 +452,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
 
 
 def seed_of(state: int | np.random.RandomState | None) -> int:
-    """Return an integer seed for scikit-learn's ``random_state``.
-
-    A non-negative integer is returned unchanged. Otherwise the seed is drawn at random.
-    """
+    """Return a non-negative ``random_state``, or draw a seed from another one."""
     if isinstance(state, int | np.integer) and state >= 0:
         return int(state)
     return int(check_random_state(state).randint(2**31 - 1))
@@ -532,10 +494,9 @@ class HasDensity(ABC):
 
 
 class GaussianProjection(HasDensity, SparseProjection):
-    """Projection with a Gaussian density of the rows.
+    """Projection with a Gaussian density of the columns that vary.
 
-    The covariance matrix is the sum of a low-rank and a diagonal matrix. A subclass implements
-    `_factor_covariance`. Columns that were constant in ``fit`` are not part of the density.
+    The covariance matrix is the sum of a low-rank and a diagonal matrix (`_factor_covariance`).
     """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Description of a method: capabilities, command-line options, explanations, saved attributes.
+"""Description of a method: capabilities, options and saved attributes.
 
 Each method describes itself once, in its ``description.py``. The command, reports, plots, model
 files and the contract tests read the descriptions from `prosparse.registry`.
@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils import get_tags
 
 from ..phrases import format_ratio
 from ._base import SparseProjection, VariableSelector
@@ -24,38 +23,20 @@ _MAX_LOG_RATIO = 100.0  # larger probability ratios are all reported as "over a 
 
 
 class PathAttributes(NamedTuple):
-    """Attributes in which a fitted estimator stores the models that it compared.
+    """Attributes in which a fitted estimator stores the models it compared."""
 
-    Parameters
-    ----------
-    x : str
-        Attribute that identifies the models: numbers of variables, or penalties.
-    y : str
-        Attribute with the criterion of each model.
-    selected : str
-        Attribute with the ``x`` of the selected model.
-    x_label, y_label : str
-        Labels of the axes in plots.
-    noun : str
-        Unit of ``x``, for the label of the selected model.
-    evidence : bool
-        Whether ``y`` is a log marginal likelihood, and ``x`` are numbers of variables.
-    posterior : str or None
-        Attribute with the log posterior probability of each model, up to a constant.
-    """
-
-    x: str
-    y: str
-    selected: str = "n_selected_"
+    x: str  # identifies the models: numbers of variables, or penalties
+    y: str  # criterion of each model
+    selected: str = "n_selected_"  # `x` of the selected model
     x_label: str = "number of variables"
     y_label: str = "log evidence"
-    noun: str = "variables"
-    evidence: bool = False
-    posterior: str | None = None
+    noun: str = "variables"  # unit of `x`
+    evidence: bool = False  # whether `y` is a log marginal likelihood by number of variables
+    posterior: str | None = None  # log posterior probability of each model, up to a constant
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """Names of the attributes, all of which exist after a fit that compared models."""
+        """Names of the attributes that exist after a fit that compared models."""
         names = (self.x, self.y, self.selected)
         return names if self.posterior is None else (*names, self.posterior)
 
@@ -74,38 +55,20 @@ class ModelPath(NamedTuple):
 
     @property
     def criterion(self) -> np.ndarray:
-        """Criterion of the selection, (n_models,): the posterior if there is one, else ``y``."""
+        """Criterion of the selection (n_models,): the posterior, if any, else ``y``."""
         return self.y if self.posterior is None else self.posterior
 
 
 class Option(NamedTuple):
-    """Command-line option that sets a parameter of the estimator.
+    """Command-line option that sets a parameter of the estimator."""
 
-    Parameters
-    ----------
-    name : str
-        Name on the command line, without dashes.
-    parameter : str
-        Name of the estimator's parameter.
-    help : str
-        Description in the help of the command, without a full stop.
-    type : type
-        Type of the value; ``bool`` for a flag.
-    minimum : int or None
-        Smallest value that the command accepts.
-    parse : function or None
-        Conversion of the typed value to a value of the parameter.
-    default : str
-        Setting that the report states if the option is not given.
-    """
-
-    name: str
+    name: str  # on the command line, without dashes
     parameter: str
-    help: str
-    type: type[int] | type[float] | type[str] | type[bool] = str
+    help: str  # without a full stop
+    type: type[int] | type[float] | type[str] | type[bool] = str  # bool: a flag
     minimum: int | None = None
-    parse: Callable[[str], object] | None = None
-    default: str = "estimated from the data"
+    parse: Callable[[str], object] | None = None  # converts the typed value
+    default: str = "estimated from the data"  # setting in the report if the option is not given
 
 
 COUNTS = Option(
@@ -134,74 +97,34 @@ returns the reason for that number, or None if it does not apply."""
 
 @dataclass(frozen=True)
 class Method:
-    """Description of one estimator.
+    """Description of one estimator."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the method on the command line.
-    estimator : type
-        Class of the estimator.
-    example : mapping
-        Parameters that fit a small table quickly and leave some variables out.
-    grid : mapping
-        One parameter and values of it for a grid search.
-    options : tuple of Option, or None
-        Options of ``prosparse select`` besides the number of components; None if that command
-        does not offer the method.
-    explanations : tuple of functions
-        Reasons for the number of selected variables; the first that applies is reported.
-    schema : Schema
-        Declaration of the saved attributes.
-    coefficients : str
-        Attribute whose columns are zero for variables that are not selected.
-    path : PathAttributes or None
-        Attributes with the models that the estimator compares, if a fit compares models.
-    size_parameter : str or None
-        Parameter with the number of variables, or of loadings, to select; its value None leaves
-        the number to the method.
-    refit_tolerances : mapping
-        Tolerances that suffice for refits to part of the rows or to permuted data.
-    supervised : bool
-        Whether the estimator is a regressor or classifier.
-    standardizes : bool
-        Whether the columns are always scaled to unit variance.
-    tests_variables : bool
-        Whether each variable is tested for shared variance.
-    compares_penalties : bool
-        Whether the models on the path differ by a penalty on the likelihood.
-    reconstructs : bool
-        Whether variables are selected to predict all others.
-    fits_views : bool
-        Whether several views of the same rows are fitted jointly.
-    inclusion_probabilities : bool
-        Whether the estimator can average models, with an inclusion probability per variable.
-    size_probabilities : bool
-        Whether that average includes the probability of each number of variables.
-    records_objective : bool
-        Whether ``objective_path_`` holds the objective per iteration.
-    """
-
-    name: str
+    name: str  # on the command line
     estimator: type[VariableSelector]
+    # Parameters that fit a small table quickly and leave some variables out.
     example: Mapping[str, object] = field(default_factory=dict)
+    # One parameter and its values in a grid search.
     grid: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    # Options of `prosparse select`, which does not offer the method if they are None.
     options: tuple[Option, ...] | None = None
+    # Reasons for the number of selected variables; the first that applies is reported.
     explanations: tuple[Explanation, ...] = ()
-    schema: Schema = field(default_factory=Schema)
-    coefficients: str = "components_"
-    path: PathAttributes | None = None
+    schema: Schema = field(default_factory=Schema)  # saved attributes
+    coefficients: str = "components_"  # attribute that is zero for unselected variables
+    path: PathAttributes | None = None  # models that a fit compares
+    # Number of variables, or of loadings, to select; None leaves the number to the method.
     size_parameter: str | None = None
+    # Tolerances that suffice for refits to part of the rows or to permuted data.
     refit_tolerances: Mapping[str, float] = field(default_factory=dict)
     supervised: bool = False
-    standardizes: bool = False
-    tests_variables: bool = False
-    compares_penalties: bool = False
-    reconstructs: bool = False
-    fits_views: bool = False
-    inclusion_probabilities: bool = False
-    size_probabilities: bool = False
-    records_objective: bool = False
+    standardizes: bool = False  # whether the columns are always scaled to unit variance
+    tests_variables: bool = False  # whether each variable is tested for shared variance
+    compares_penalties: bool = False  # whether the models on the path differ by a penalty
+    reconstructs: bool = False  # whether variables are selected to predict all others
+    fits_views: bool = False  # whether several views of the same rows are fitted jointly
+    inclusion_probabilities: bool = False  # whether the estimator can average models
+    size_probabilities: bool = False  # whether that average covers the number of variables
+    records_objective: bool = False  # whether `objective_path_` holds the objective
 
     def has_parameter(self, parameter: str) -> bool:
         """Return whether the estimator has a parameter of that name."""
@@ -223,11 +146,6 @@ class Method:
         return issubclass(self.estimator, ClassifierMixin)
 
     @property
-    def allows_missing(self) -> bool:
-        """Whether ``X`` may have missing values."""
-        return bool(get_tags(self.estimator()).input_tags.allow_nan)
-
-    @property
     def required_attributes(self) -> set[str]:
         """Names of the attributes that exist after every fit."""
         required = {*self.schema.required, self.coefficients}
@@ -236,7 +154,7 @@ class Method:
         return required
 
     def explain(self, model: VariableSelector, path: ModelPath | None, n_selected: int) -> str:
-        """Return the reason for the number of selected variables, without a period."""
+        """Return the reason for the number of variables, without a full stop."""
         for explanation in self.explanations:
             reason = explanation(model, path, n_selected)
             if reason is not None:

@@ -1,4 +1,4 @@
-"""Schema of the fitted attributes that a model file holds: types, shapes and ranges.
+"""Schema of the attributes in a model file: types, shapes and ranges.
 
 A model file may be edited or damaged. Each method declares its attributes in a `Schema`, and
 `prosparse.persistence` checks a model against the declaration before anything uses it.
@@ -32,54 +32,26 @@ class Field(Protocol):
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
         """Raise `ModelFileError` unless ``value`` conforms.
 
-        Parameters
-        ----------
-        name : str
-            Name of the attribute, for the message.
-        value : object
-            Value of the attribute; arrays are NumPy's.
-        sizes : dict
-            Numbers that the letters denote. A letter that is not in it denotes the first length
-            that it is compared with.
+        ``sizes`` holds the numbers that the letters denote. A letter that is not in it denotes the
+        first length that it is compared with.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Array:
-    """A number, or an array of numbers, booleans, strings or labels.
+    """A number, or an array of numbers, booleans, strings or labels."""
 
-    Parameters
-    ----------
-    dtypes : str
-        Accepted kinds of NumPy dtypes; "O" stands for arrays of strings.
-    shape : tuple of str
-        Letters of the axes; empty for a single number.
-    finite : bool
-        Whether all values must be finite.
-    minimum : float
-        Lower bound of the values.
-    exclusive : bool
-        Whether the values must exceed ``minimum``.
-    below : str
-        Letter of the number that all values must be below; empty for no bound.
-    stack : str
-        Letter of a leading axis that all such attributes of a model have, or none of them.
-    optional : bool
-        Whether None is accepted.
-    """
-
-    dtypes: str
-    shape: tuple[str, ...] = ()
+    dtypes: str  # accepted kinds of NumPy dtypes; "O" stands for arrays of strings
+    shape: tuple[str, ...] = ()  # letters of the axes; empty for a single number
     finite: bool = False
     minimum: float = -np.inf
-    exclusive: bool = False
-    below: str = ""
-    stack: str = ""
-    optional: bool = False
+    exclusive: bool = False  # whether the values must exceed `minimum`
+    below: str = ""  # letter of the number that all values must be below
+    stack: str = ""  # letter of a leading axis that all such attributes have, or none of them
+    optional: bool = False  # whether None is accepted
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Raise `ModelFileError` unless ``value`` conforms."""
         if self.optional and value is None:
             return
         if self.stack:
@@ -161,7 +133,7 @@ def strings(*shape: str, optional: bool = False) -> Array:
 
 
 def labels(*shape: str) -> Array:
-    """Declare an array of labels: strings, numbers, booleans, bytes, dates or durations."""
+    """Declare an array of strings, numbers, booleans, bytes, dates or durations."""
     return Array("O" + LABEL_TYPES, shape)
 
 
@@ -173,7 +145,6 @@ class Instance:
     optional: bool = False
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Raise `ModelFileError` unless ``value`` conforms."""
         if not isinstance(value, self.type) and not (self.optional and value is None):
             expected = f"{self.type.__name__}{' or None' if self.optional else ''}"
             raise ModelFileError(f"`{name}` must be {expected}, got {shorten(value)}.")
@@ -186,7 +157,6 @@ class OneOf:
     allowed: tuple[str, ...]
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Raise `ModelFileError` unless ``value`` conforms."""
         if not isinstance(value, str) or value not in self.allowed:
             allowed = ", ".join(map(repr, self.allowed))
             raise ModelFileError(f"`{name}` must be one of {allowed}, got {shorten(value)}.")
@@ -201,7 +171,6 @@ class ListOf:
     counted: str  # what there is one entry for: "view"
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Raise `ModelFileError` unless ``value`` conforms."""
         if not isinstance(value, list) or len(value) != sizes.setdefault(self.length, len(value)):
             raise ModelFileError(
                 f"`{name}` must be a list with one entry for each {self.counted}, got "
@@ -218,7 +187,6 @@ class DictOf:
     entry: Field
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Raise `ModelFileError` unless ``value`` conforms."""
         if not isinstance(value, dict) or not all(isinstance(label, str) for label in value):
             raise ModelFileError(
                 f"`{name}` must be a dictionary with strings as keys, got {shorten(value)}."
@@ -308,28 +276,16 @@ def check_cardinalities(state: State) -> None:
 
 
 class Schema(NamedTuple):
-    """Declaration of the fitted attributes of one method.
+    """Declaration of the fitted attributes of one method."""
 
-    Parameters
-    ----------
-    required : mapping
-        Attributes that exist after every fit.
-    optional : mapping
-        Attributes that exist after some fits, besides those in `COMMON`.
-    all_or_none : tuple of tuples of str
-        Groups of attributes that exist together.
-    checks : tuple of functions
-        Conditions between attributes. Each function takes the attributes, which conform to their
-        declarations, and raises `ModelFileError`.
-    """
-
-    required: Mapping[str, Field] = PROJECTION
-    optional: Mapping[str, Field] = {}
-    all_or_none: tuple[tuple[str, ...], ...] = ()
+    required: Mapping[str, Field] = PROJECTION  # exist after every fit
+    optional: Mapping[str, Field] = {}  # exist after some fits, besides those in `COMMON`
+    all_or_none: tuple[tuple[str, ...], ...] = ()  # groups that exist together
+    # Conditions between attributes that conform to their declarations.
     checks: tuple[Callable[[State], None], ...] = (check_components,)
 
     @property
     def fields(self) -> dict[str, Field]:
-        """Declarations of all attributes; lengths are assigned to letters in this order."""
+        """Declarations of all attributes, in the order that assigns the letters."""
         common = {name: COMMON[name] for name in COMMON if name not in self.required}
         return {**self.required, **common, **self.optional}

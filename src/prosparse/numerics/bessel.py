@@ -1,4 +1,4 @@
-"""Logarithm and ratios of the modified Bessel function of the second kind, K_nu(x).
+"""Logarithm and ratios of the Bessel function of the second kind, K_nu(x).
 
 The evidence of [MBL16] needs log K_nu(x) and K_{nu-1}(x) / K_nu(x) at orders up to half the number
 of variables, at which K_nu itself overflows or underflows. The functions accept any array library
@@ -165,7 +165,7 @@ def _scaled_pair(fraction: float, x: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _recurrence(nu: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return log K_nu(x) and K_{nu-1}(x) / K_nu(x) for small orders, by upward recurrence."""
+    """Return log K_nu(x) and K_{nu-1}(x) / K_nu(x) by upward recurrence."""
     log_k, ratio = np.empty_like(x), np.empty_like(x)
     fractions = nu - np.floor(nu)
     for fraction in np.unique(fractions):
@@ -217,10 +217,7 @@ def _quadrature(nu: np.ndarray, x: Array, min_x: np.ndarray, xp: Any) -> tuple[A
 
 
 def _on_device(nu: np.ndarray, x: Array, xp: Any) -> tuple[Array, Array]:
-    """Return both functions at small positive orders, computed on the device of ``x``.
-
-    The uniform expansion is used if sqrt(nu^2 + x^2) is large, and quadrature otherwise.
-    """
+    """Return both functions at small positive orders, on the device of ``x``."""
     min_x = to_numpy(xp.min(xp.reshape(x, (-1, nu.size)), axis=0)).astype(float)
     order = from_numpy(nu, x, x.dtype)
     large = xp.hypot(order, x) >= DEBYE_ORDER
@@ -238,7 +235,7 @@ def _in_cpu_memory(nu: np.ndarray, x: Array) -> tuple[Array, Array]:
 
 
 def _bands(nu: np.ndarray, x: Array, xp: Any) -> np.ndarray:
-    """Return the band of every column; 0 for columns that the uniform expansion cannot compute.
+    """Return the band of each column, 0 if the uniform expansion is inaccurate.
 
     The terms of the series decrease like powers of 1/sqrt(nu^2 + x^2). Small orders can therefore
     use the expansion if all arguments are large.
@@ -285,28 +282,16 @@ def _evaluate(nu: Any, x: Array, wanted: tuple[bool, bool]) -> list[Array]:
 
 
 def log_kv(nu: Any, x: Array) -> Array:
-    """Return log K_nu(x).
-
-    Parameters
-    ----------
-    nu : float or ndarray of shape (m,)
-        Non-negative orders, for the last axis of ``x``.
-    x : array of shape (..., m)
-        Positive arguments.
-
-    Returns
-    -------
-    array of shape (..., m)
-    """
+    """Return log K_nu(x) for orders (m,) and positive arguments (..., m)."""
     return _evaluate(nu, x, (True, False))[0]
 
 
 def kv_ratio(nu: Any, x: Array) -> Array:
-    """Return K_{nu-1}(x) / K_nu(x); see `log_kv` for the parameters."""
+    """Return K_{nu-1}(x) / K_nu(x) for orders (m,) and arguments (..., m)."""
     return _evaluate(nu, x, (False, True))[0]
 
 
 def log_kv_and_ratio(nu: Any, x: Array) -> tuple[Array, Array]:
-    """Return the results of `log_kv` and `kv_ratio`, which share most computations."""
+    """Return `log_kv` and `kv_ratio`, which share most computations."""
     log_k, ratio = _evaluate(nu, x, (True, True))
     return log_k, ratio

@@ -28,11 +28,11 @@ class FactorCovariance(NamedTuple):
     outside: np.ndarray  # positions of columns
 
     def matrix(self, width: int) -> np.ndarray:
-        """Return the covariance matrix of ``width`` columns, zero outside both groups."""
+        """Return the covariance of ``width`` columns, zero outside both groups."""
         return self._assemble(width, self.variances, self.noise, self.noise_outside)
 
     def inverse(self, width: int) -> np.ndarray:
-        """Return the precision matrix of ``width`` columns, zero outside both groups."""
+        """Return the precision of ``width`` columns, zero outside both groups."""
         # Both matrices have the same eigenvectors, with reciprocal eigenvalues.
         return self._assemble(width, 1.0 / self.variances, 1.0 / self.noise, 1 / self.noise_outside)
 
@@ -46,19 +46,7 @@ class FactorCovariance(NamedTuple):
 
 
 def log_density(op: Operator, covariance: FactorCovariance) -> Array:
-    """Return the log density of every row, block by block.
-
-    Parameters
-    ----------
-    op : Operator
-        Centred rows.
-    covariance : FactorCovariance
-        Covariance matrix, with ``components`` in the array library of the rows.
-
-    Returns
-    -------
-    array of shape (n_rows,)
-    """
+    """Return the log density of every centred row, block by block."""
     like, (d, q) = covariance.components, covariance.components.shape
     distances = partial(
         _squared_distances,

@@ -31,12 +31,12 @@ MIN_CHOLESKY_DIAGONAL = 1e-4
 
 
 def eye_like(square: Array, xp: Any) -> Array:
-    """Return the identity matrix with the shape, type and device of a square matrix."""
+    """Return the identity matrix in the shape, type and device of ``square``."""
     return xp.eye(square.shape[0], dtype=square.dtype, device=device(square))
 
 
 def eigenpairs(symmetric: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the result of `numpy.linalg.eigh`, computed on one thread for small matrices."""
+    """Call `numpy.linalg.eigh`, on one thread if the matrix is small."""
     if symmetric.shape[0] > MAX_SINGLE_THREAD_SIDE:
         values, vectors = np.linalg.eigh(symmetric)
     else:
@@ -48,8 +48,7 @@ def eigenpairs(symmetric: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def products(op: Operator, filters: Array) -> tuple[Array, Array]:
     """Return X'Y and Y'Y for Y = X F, the statistics of an EM iteration.
 
-    Products are computed in the precision of X and returned in the precision of F. Y'Y is computed
-    as F'(X'Y), because F has fewer rows than Y.
+    Y'Y is computed as F'(X'Y), because F has fewer rows than Y.
     """
     xp = op.xp
     XY = xp.astype(squared_product(op, xp.astype(filters, op.dtype)), filters.dtype)
@@ -68,7 +67,7 @@ def transposed_product(op: Operator, Y: Array) -> Array:
 
 
 def product_and_transpose(op: Operator, F: Array) -> tuple[Array, Array]:
-    """Return Y = X F and Y'X in the precision of F, with one iteration over blocks in memory."""
+    """Return Y = X F and Y'X in the precision of F, reading X once."""
     xp, (n, d), F_narrow = op.xp, (op.shape[0], F.shape[1]), op.xp.astype(F, op.dtype, copy=False)
 
     def multiply(block: Any, row_index: Array) -> tuple[Array, Array]:
@@ -104,7 +103,7 @@ def factor_products(op: Operator, filters: Array) -> FactorProducts:
 
 
 def sums_of_squares(op: Operator, filters: np.ndarray) -> np.ndarray:
-    """Return the squared norm of X f for every column f of ``filters`` (p, d), as (d,)."""
+    """Return the squared norm of X f for each column f of ``filters``."""
     xp, F = op.xp, from_numpy(filters, op.column_squares(), op.dtype)
     (squares,) = op.sum_rows(lambda block: (xp.sum((block @ F) ** 2, axis=0),))
     return to_numpy(squares).astype(float)
@@ -124,7 +123,7 @@ class Spectrum(NamedTuple):
     right: Array = None  # (p, m) leading right singular vectors
 
     def directions(self, d: int) -> Array:
-        """Return the d leading eigenvectors of X'X, (p, d); zero for zero eigenvalues."""
+        """Return the d leading eigenvectors (p, d) of X'X, zero for zero eigenvalues."""
         if self.right is not None:
             return self.right[:, :d]
         xp, values = self.op.xp, self.eigenvalues[:d]
@@ -172,27 +171,11 @@ def _leading_spectrum(op: Operator, count: int) -> Spectrum:
 def leading_directions(
     op: Operator, count: int, tol: float = 1e-8, max_products: int = 60
 ) -> tuple[np.ndarray, Array]:
-    """Compute the leading eigenvalues of X'X and their vectors by block Krylov iterations.
+    """Compute the leading eigenpairs of X'X by block Krylov iterations.
 
     The iterations (Musco & Musco 2015, "Randomized block Krylov methods for stronger and faster
-    approximate singular value decomposition") start from random vectors. They restart from the
-    best vectors until all residuals are at most ``tol`` times the largest eigenvalue.
-
-    Parameters
-    ----------
-    op : Operator
-        Centred data matrix with p columns.
-    count : int
-        Number of eigenvectors, at most p / 2.
-    tol : float, default=1e-8
-        Maximum residual relative to the largest eigenvalue.
-    max_products : int, default=60
-        Maximum number of products with X'X.
-
-    Returns
-    -------
-    eigenvalues : ndarray of shape (count,)
-    eigenvectors : array of shape (p, count)
+    approximate singular value decomposition") start from random vectors, and restart from the best
+    vectors until all residuals are at most ``tol`` times the largest eigenvalue.
     """
     xp = op.xp
     tol = max(tol, 30.0 * float(xp.finfo(op.dtype).eps))
@@ -212,31 +195,12 @@ def leading_eigenvectors(
     initial: np.ndarray | None = None,
     block: int | None = None,
 ) -> tuple[np.ndarray, Array]:
-    """Compute the leading eigenvalues and eigenvectors of a positive semidefinite matrix A.
+    """Compute the leading eigenpairs of a positive semidefinite matrix A (p, p).
 
-    Parameters
-    ----------
-    multiply : callable
-        Function that returns A V for an array V of shape (p, k).
-    like : array of shape (p,)
-        Array that determines the array library, type and device.
-    count : int
-        Number of eigenvectors, at most p / 2.
-    tol : float, default=1e-8
-        Maximum residual relative to the largest eigenvalue.
-    max_products : int, default=60
-        Maximum number of products with blocks of full width.
-    initial : ndarray of shape (p, k) or None, default=None
-        Approximations of the eigenvectors; None for random vectors.
-    block : int or None, default=None
-        Number of columns of a product. None for slightly more than ``count``, which needs few
-        products. Narrow blocks need more products but fewer columns in total, because each
-        product raises the power of A.
-
-    Returns
-    -------
-    eigenvalues : ndarray of shape (count,)
-    eigenvectors : array of shape (p, count)
+    ``multiply`` returns A V for V (p, k). ``like`` (p,) determines the array library, type and
+    device. ``count`` is at most p / 2, and ``max_products`` counts products with blocks of full
+    width. Products of ``block`` columns, fewer than ``count``, need fewer columns in total, because
+    each raises the power of A.
     """
     xp, p = array_namespace(like), like.shape[0]
     width = min(count + N_OVERSAMPLES, p // 2)
@@ -280,7 +244,7 @@ def leading_eigenvectors(
 
 
 def _leading_span(directions: Array, count: int) -> Array:
-    """Return vectors along the leading singular directions of the columns, (p, count)."""
+    """Return the leading singular directions (p, count) of the columns."""
     squares = to_numpy(directions.T @ directions)
     rotation = np.linalg.eigh(squares)[1][:, ::-1][:, :count]
     return directions @ from_numpy(rotation, directions)
@@ -294,7 +258,7 @@ def _orthonormalise(directions: Array, basis: Array) -> Array:
 
 
 def _orthonormalise_once(directions: Array) -> Array:
-    """Orthonormalise vectors by the Cholesky factor of their Gram matrix, or by QR.
+    """Orthonormalise vectors by the Cholesky factor of their Gram matrix or QR.
 
     Cholesky is much faster than QR. Its error is the rounding error times the squared condition
     number, which a second call removes. QR is used if the vectors are nearly dependent.
@@ -312,11 +276,10 @@ def _orthonormalise_once(directions: Array) -> Array:
 
 
 def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
-    """Return the d leading principal axes (d, p) and the sums of squares along them.
+    """Return the d leading principal axes (d, p) and their sums of squares.
 
     Axes from a Gram matrix lose orthogonality if the eigenvalues differ by many orders of
-    magnitude. A QR decomposition and a rotation restore it. The largest entry of each axis is
-    positive.
+    magnitude. A QR decomposition and a rotation restore it.
     """
     xp = op.xp
     basis = xp.linalg.qr(spectrum(op, d).directions(d))[0]
@@ -335,7 +298,7 @@ def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
 
 
 def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
-    """Return the sum of squares of X that each row of W adds to the previous rows, (d,)."""
+    """Return the sum of squares of X that each row of W adds to the rows above."""
     basis = np.zeros(W.shape[::-1])
     for k, w in enumerate(W):  # QR would invent directions for linearly dependent rows.
         q = new_direction(basis[:, :k], w)
@@ -345,7 +308,7 @@ def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
 
 
 def new_direction(Q: np.ndarray, w: np.ndarray) -> np.ndarray | None:
-    """Return the unit vector that w adds to the span of Q, or None if w is in the span."""
+    """Return the unit vector that w adds to the span of Q, None if it adds none."""
     q = w - Q @ (Q.T @ w)
     q = q - Q @ (Q.T @ q)  # The second projection removes the rounding errors of the first.
     norm = float(np.linalg.norm(q))

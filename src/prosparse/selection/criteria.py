@@ -29,7 +29,9 @@ def aic(log_likelihood: Array, dimension: Array) -> np.ndarray:
 
 
 def bic(log_likelihood: Array, dimension: Array, n_samples: float) -> np.ndarray:
-    """Compute Schwarz's criterion: log-likelihood minus ``dimension * log(n_samples) / 2``.
+    """Compute Schwarz's Bayesian information criterion.
+
+    The criterion is the log-likelihood minus ``dimension * log(n_samples) / 2``.
 
     Parameters
     ----------

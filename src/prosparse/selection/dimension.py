@@ -77,18 +77,8 @@ def impute_by_pca(X: np.ndarray, observed: np.ndarray, count: int | None = None)
     instead of 20 signals in a 2,000 x 300 matrix with 5 % missing. The entries are therefore
     predicted from the components, shrunk as in probabilistic PCA [TB99], until convergence.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        Data matrix centred at the observed means, with zeros for missing entries.
-    observed : bool ndarray of shape (n, p)
-        Mask of the observed entries.
-    count : int or None
-        Number of components; by default `count_signals`.
-
-    Returns
-    -------
-    ndarray of shape (n, p)
+    ``X`` is centred at the observed means, with zeros for missing entries. ``count`` is the number
+    of components, by default `count_signals`.
     """
     if observed.all():
         return X
@@ -162,7 +152,7 @@ def variational_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
 
 
 def _variational_threshold(alpha: float) -> float:
-    """Compute (1 + t)(1 + alpha / t) at the root of phi(t) + phi(t / alpha), [NTS15] Theorem 1."""
+    """Compute (1 + t)(1 + alpha / t) at the root t of [NTS15], Theorem 1."""
 
     def phi(z: float) -> float:
         return math.log1p(z) / z - 0.5
@@ -193,22 +183,7 @@ def estimate_n_components(
 def resolve_dimension(
     n_components: int | str, parts: Any, max_count: int | None = None, noise: float | None = None
 ) -> int:
-    """Validate ``n_components``, or estimate it if it is "auto".
-
-    Parameters
-    ----------
-    n_components : int or "auto"
-    parts : Spectrum
-        Spectrum of the data matrix.
-    max_count : int or None
-        Upper bound of the estimate.
-    noise : float or None
-        Noise variance, see `count_signals`.
-
-    Returns
-    -------
-    int
-    """
+    """Validate ``n_components``, or estimate it, up to ``max_count``, if "auto"."""
     n, p = parts.n, parts.op.shape[1]
     limit = min(n, p) - 1
     if isinstance(n_components, str) and n_components == "auto":

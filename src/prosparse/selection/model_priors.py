@@ -11,9 +11,9 @@ MODEL_PRIORS = ("uniform", "sparse")
 
 
 def inclusion_probability(n: int, p: int, level: float = 0.05) -> float:
-    """Return the largest rho in (0, 1/2] with P(Binomial(p, rho) > n) <= level, [BLM18].
+    """Return the largest rho <= 1/2 with P(Binomial(p, rho) > n) <= level.
 
-    P(Binomial(p, rho) > n) is the incomplete beta function I_rho(n + 1, p - n).
+    [BLM18]; the probability is an incomplete beta function with parameters n + 1 and p - n.
     """
     if n >= p:
         return 0.5

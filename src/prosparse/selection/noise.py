@@ -35,31 +35,14 @@ def bias_corrected(eigenvalues: np.ndarray, n: int, p: int, d: int) -> float:
 
 
 def median(column_squares: np.ndarray, n: int) -> float:
-    """Compute the median of the column variances, [JL09]; valid if most variables are noise."""
+    """Compute the median column variance, [JL09]; most variables must be noise."""
     return float(np.median(column_squares) / (n - 1))
 
 
 def noise_variance(
     estimator: str, eigenvalues: np.ndarray, column_squares: np.ndarray, n: int, d: int
 ) -> float:
-    """Estimate the noise variance of a model with d components.
-
-    Parameters
-    ----------
-    estimator : {"bias-corrected", "ml", "median"}
-    eigenvalues : ndarray
-        Eigenvalues of X'X in decreasing order; zeros may be omitted.
-    column_squares : ndarray of shape (p,)
-        Sums of squares of the centred columns.
-    n : int
-        Number of rows.
-    d : int
-        Number of components.
-
-    Returns
-    -------
-    float
-    """
+    """Estimate the noise variance from the eigenvalues of X'X, for d components."""
     p = column_squares.shape[0]
     if estimator == "median":
         return median(column_squares, n)

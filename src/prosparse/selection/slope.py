@@ -220,7 +220,7 @@ def _best_of_each_shape(shape: Any, log_likelihood: Any) -> tuple[np.ndarray, np
 
 
 def _longest_run(values: np.ndarray, allowed: np.ndarray) -> tuple[int, int]:
-    """Return start and length of the longest run of equal allowed values, the last in a tie."""
+    """Return start and length of the last longest run of equal allowed values."""
     best, start = (0, 0), 0
     for i in range(1, values.size + 1):
         if i == values.size or values[i] != values[start] or allowed[i] != allowed[start]:

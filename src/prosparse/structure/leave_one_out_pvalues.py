@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from .false_discoveries import benjamini_hochberg, combine_pvalues
-from .leading_components import PrincipalComponents, StandardisedData
+from .leading_components import StandardisedData
 from .leave_one_out import bound_leave_one_out_r2, leave_one_out_eigenvectors, leave_one_out_r2
 from .null_distribution import (
     Moments,
@@ -72,7 +72,9 @@ class LeaveOneOutTester:
     ):
         self.data, self.robust = data, robust
         self.fourth_moments = data.fourth_moments()
-        self.pairs = find_largest_correlations(data, self.fourth_moments) if pairs is None else pairs
+        self.pairs = (
+            find_largest_correlations(data, self.fourth_moments) if pairs is None else pairs
+        )
         self.max_components = max_tested_components(data.dof)
         self.is_varying = data.sums_of_squares > 1e-9 * float(np.max(data.sums_of_squares))
         self.needs_flips = robust | (self.fourth_moments * _MIN_EFFECTIVE_ENTRIES > 1.0)  # (p,)

@@ -78,7 +78,7 @@ def test_children_equal_bounds_with_pinned_or_removed_variables():
         kept = np.arange(7) != i
         rest = relaxation.restrict(at, kept)
         missing = Problem(C[np.ix_(kept, kept)], pinned[kept], 3)
-        s, _, _ = relaxation.row_sums(missing, relaxation.pair_terms(missing, rest))
+        s, _, _ = relaxation.row_sums(missing, relaxation.pair_terms(rest, missing.nonnegative))
         top = s[pinned[kept]].sum() + np.sort(s[~pinned[kept]])[-3:].sum()
         assert outside == pytest.approx(proof.largest + top, rel=1e-9)
 

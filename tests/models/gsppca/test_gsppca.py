@@ -22,7 +22,7 @@ from prosparse.datasets import make_globally_sparse
 from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
 from prosparse.models.gsppca import solve as gsppca
-from prosparse.models.gsppca.model import State, rank_variables
+from prosparse.models.gsppca.model import rank_variables
 from prosparse.selection.dimension import count_signals
 
 
@@ -543,8 +543,8 @@ def test_empty_model_ranks_scaled_variables_by_explained_variance():
 
 
 def test_variables_with_zero_variance_are_ranked_by_the_slope():
-    state = State(None, None, 1.0, np.array([0.0, 2.0, 0.0, 1.0]), np.array([-3.0, 9, -1, 9]), 0.0)
-    assert rank_variables(state).tolist() == [1, 3, 2, 0]
+    t, slope = np.array([0.0, 2.0, 0.0, 1.0]), np.array([-3.0, 9.0, -1.0, 9.0])
+    assert rank_variables(t, slope).tolist() == [1, 3, 2, 0]
 
 
 def test_failed_refit_does_not_change_the_model():

@@ -99,10 +99,9 @@ def test_factors_lost_on_imputed_data_are_restored(table, rng):
     lay = view_layout([np.arange(9)], 6, [0])
     loadings = initial_loadings(start, 50, [np.arange(9)], 6, [0])
     first = init(samples, lay, *loadings, None)
-    steps = partial(partial, ard_step)
-    found = fit_imputed(start, lay, first, lambda s: steps(s, lay), 200, 1e-9).ahead
+    found = fit_imputed(start, lay, first, 200, 1e-9).ahead
     alone = CompleteSamples(start, 50)
-    end = iterate(steps(alone, lay), first, max_iter=200, tol=1e-7).state.fitted
+    end = iterate(partial(ard_step, alone, lay), first, max_iter=200, tol=1e-7).state.fitted
     gone = ~np.any(end.L, axis=0)
     assert gone.any()
     assert not gone.all()
@@ -180,18 +179,19 @@ def test_models_are_compared_after_equal_iterations(below, speed, wins):
 def select_factors(bound_of, initial, maximum, n=100):
     """Select the number of factors for a bound that depends on their number only."""
 
-    def begin(shared):
+    def begin(shared, how):
         lay = view_layout([np.arange(6)], shared, [0], "feature")
         L = np.ones((6, 1)) * np.arange(shared, 0, -1)
         C, t = np.zeros((6, shared, shared)), np.ones((6, shared))
         now = FactorParameters(L, C, t, np.ones(6), np.zeros(6))
         return State(now, now, -np.inf), lay
 
-    def run_from(state, lay, n_iter):
+    def run(state, lay, how):
         bound = float(bound_of(np.count_nonzero(state.ahead.L.any(axis=0))))
         return Run(state._replace(bound=bound), [bound], StopReason.CONVERGED)
 
-    state, lay = _select_n_factors(FactorCounts(initial, maximum), n, begin, run_from, 1000)
+    options = SCAOptions("auto", [0], "ard", 0.0, 0.0, 6, 1000, 1e-9, "feature")
+    state, lay = _select_n_factors(FactorCounts(initial, maximum), n, begin, run, options)
     return np.count_nonzero(state.ahead.L.any(axis=0)), bool(lay.allowed.any())
 
 

@@ -1,6 +1,6 @@
 """Containers: the types of data matrix that the library accepts.
 
-This package is the only place that asks for the type of a data matrix. A new container is a
+Only this package inspects the type of a data matrix. A new container is a
 subclass of `Container` (`RowBlocks` if its rows are read in blocks) and one entry of `CONTAINERS`.
 
 A data matrix has two stages. The user passes a container: a DataFrame, a list, an array, a sparse

@@ -1,4 +1,4 @@
-"""The interface of a container. The defaults are those of a dense array in memory."""
+"""The interface of a container, with the defaults of a dense array."""
 
 from __future__ import annotations
 
@@ -29,19 +29,7 @@ class NonFinite(NamedTuple):
     by_column: dict[int, int]  # number of entries by column, in decreasing order
 
     def describe(self, names: Sequence[object], row: object = None) -> str:
-        """Describe the entries for an error message.
-
-        Parameters
-        ----------
-        names : sequence
-            Names of the columns, or their positions.
-        row : object, default=None
-            Label of the first row. By default its position.
-
-        Returns
-        -------
-        str
-        """
+        """Describe the entries for an error message; ``row`` labels the first row."""
         columns = [f"{column_label(names[column])} ({n:,})" for column, n in self.by_column.items()]
         first = self.row if row is None else repr(row)
         return (
@@ -52,10 +40,7 @@ class NonFinite(NamedTuple):
 
 
 class Container:
-    """A type of data matrix.
-
-    Subclasses override what differs from a dense NumPy array.
-    """
+    """A type of data matrix; subclasses override what differs from NumPy."""
 
     name = "NumPy array"
     # Whether the matrix is validated and returned in place. scikit-learn's checks convert the
@@ -81,19 +66,7 @@ class Container:
         return X
 
     def validate(self, X: Table, min_size: int) -> Table:
-        """Validate a matrix that stays in place.
-
-        Parameters
-        ----------
-        X : matrix
-        min_size : int
-            Minimum number of rows and of columns.
-
-        Returns
-        -------
-        matrix
-            Two-dimensional, of a floating dtype.
-        """
+        """Return a matrix that stays in place, with two axes and a floating dtype."""
         return X
 
     def find_non_finite(self, X: Table, *, allow_nan: bool = False) -> NonFinite | None:
@@ -112,7 +85,7 @@ class Container:
         return summarise_non_finite(rows, columns, to_numpy(X[~valid]))
 
     def require_finite(self, X: Table) -> Table:
-        """Raise an error if an entry is not finite, at the latest when its row is read."""
+        """Raise an error if an entry is not finite, at the latest when it is read."""
         found = self.find_non_finite(X)
         if found is not None:
             raise InputError(f"Input X contains {found.describe(range(X.shape[1]))}.")
@@ -148,18 +121,7 @@ class Container:
         return f(X)
 
     def raw_rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
-        """Return the matrix in the form that the standardiser measures.
-
-        Parameters
-        ----------
-        X : matrix
-        weights : ndarray of shape (n_rows,) or None
-            Positive weights of the rows. Given only if the container does not stay in place.
-
-        Returns
-        -------
-        RawRows
-        """
+        """Return the matrix in the form that the standardiser measures."""
         return dense.DenseRows(X, weights)
 
     def operator(self, X: Table, mean: Array, scale: Array) -> Operator:
@@ -191,13 +153,12 @@ def summarise_non_finite(rows: np.ndarray, columns: np.ndarray, entries: np.ndar
 
 
 def _large_blocks(X: Array) -> Iterator[Array]:
-    """Return blocks of rows. Entrywise functions create temporary arrays, for which a GPU that is
-    filled with ``X`` has no room."""
+    """Yield large blocks of rows, which need little memory on a GPU."""
     return (X[rows, ...] for rows in row_slices(X.shape[0], X.shape[1], ENTRIES_ON_ACCELERATOR))
 
 
 def _has_finite_sum(X: Array) -> bool:
-    """Return whether the sum of all entries is finite, which implies that every entry is.
+    """Return whether the sum of all entries is finite; then every entry is.
 
     The converse does not hold: large finite entries may sum to infinity.
     """

@@ -30,7 +30,7 @@ def check_no_times(X: TableLike) -> None:
 
 
 def check_dtype(dtype: np.dtype, allowed_kinds: str) -> None:
-    """Raise an error for a dtype that is not numeric, before the first row is read."""
+    """Raise an error for a dtype that is not numeric."""
     if dtype.kind in allowed_kinds:
         return
     if dtype.kind == "c":
@@ -75,10 +75,7 @@ def check_unique_names(names: Sequence[object]) -> None:
 
 
 def check_numeric(columns: Mapping[Any, np.ndarray]) -> None:
-    """Raise an error that names all columns that are not numeric.
-
-    Strings that represent numbers are accepted.
-    """
+    """Raise an error that names all columns with entries that are not numbers."""
     problems = {
         name: problem for name, entries in columns.items() if (problem := _non_numeric(entries))
     }
@@ -92,7 +89,7 @@ def check_numeric(columns: Mapping[Any, np.ndarray]) -> None:
 
 
 def _non_numeric(entries: np.ndarray) -> str | None:
-    """Describe the entries of a column that is not numeric; otherwise return None.
+    """Describe the entries of a column that is not numeric, else return None.
 
     Objects that are neither strings, dates nor lists are left to scikit-learn's checks.
     """

@@ -95,7 +95,7 @@ class DaskArray(RowBlocks):
 
 
 class MemoryMap(RowBlocks):
-    """Large memory maps, read block by block. Integers are converted when they are read."""
+    """Large memory maps, read and converted to floats block by block."""
 
     name = "memory map"
 

@@ -1,4 +1,4 @@
-"""Operators: the data matrix as models see it, one module per way of storing rows.
+"""Operators: the data matrix as models see it.
 
 The containers in `prosparse.data.containers` determine the operator of a data matrix.
 """

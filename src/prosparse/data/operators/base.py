@@ -22,6 +22,8 @@ from array_api_compat import array_namespace
 from ..arrays import Array, from_numpy
 
 Block = Any  # supports ``block @ F`` and ``block.T @ Y``; see above
+Parts = tuple[Array, ...]
+RowFunction = Callable[..., Any]  # function of a block and of its rows of further arrays
 
 # Approximate number of entries of entrywise blocks: large enough to hide Python's overhead, small
 # enough for a dozen temporary arrays to fit into the cache.
@@ -51,7 +53,7 @@ class Operator(ABC):
 
     @property
     def whole(self) -> Array | None:
-        """The centred matrix as one array, for decompositions; None if it is not in memory."""
+        """The centred matrix as one array, or None if it is not in memory."""
         return None
 
     @abstractmethod
@@ -70,9 +72,7 @@ class Operator(ABC):
     def outer(self) -> Array:
         """Compute X X' of shape (n, n)."""
 
-    def sum_rows(
-        self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
-    ) -> tuple[Array, ...]:
+    def sum_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Parts:
         """Sum ``f(block, *rows of row_arrays)``, a tuple of arrays, over the blocks."""
         total: list[Array] = []
         for rows, block in self.blocks(entrywise=entrywise):
@@ -80,47 +80,28 @@ class Operator(ABC):
             total = [a + b for a, b in zip(total, part, strict=True)] if total else list(part)
         return tuple(total)
 
-    def map_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
-        """Stack ``f(block, *rows of row_arrays)`` of all blocks; one result row per row."""
+    def map_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
+        """Stack ``f(block, *rows of row_arrays)``, one result row per row."""
         parts = [
             f(block, *(array[rows, ...] for array in row_arrays))
             for rows, block in self.blocks(entrywise=entrywise)
         ]
         return parts[0] if len(parts) == 1 else self.xp.concat(parts, axis=0)
 
-    def gather_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
+    def gather_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         """Compute `map_rows` in memory, even if the operator is lazy."""
         return self.map_rows(f, *row_arrays, entrywise=entrywise)
 
     def sample_rows(self, count: int) -> Operator:
-        """Return about ``count`` evenly spaced rows in memory, or all rows.
-
-        The sample serves initial guesses, which affect the time of a calculation only.
-        """
+        """Return about ``count`` evenly spaced rows in memory, for initial guesses."""
         return self
 
     def rough(self) -> Operator:
-        """Return an operator for products of low accuracy.
-
-        It is in single precision if that is faster and centring does not cancel digits.
-        """
+        """Return an operator for fast products of low accuracy."""
         return self
 
     def take_columns(self, columns: Array) -> Operator:
-        """Select columns in the given order.
-
-        Parameters
-        ----------
-        columns : int array of shape (k,)
-
-        Returns
-        -------
-        Operator of shape (n, k)
-        """
+        """Select columns in the given order."""
         taken = self._take_columns(columns)
         if self._column_squares is not None:
             index = from_numpy(columns, self._column_squares)
@@ -146,7 +127,7 @@ class Operator(ABC):
         return self._column_squares
 
     def remember_column_squares(self, squares: np.ndarray) -> None:
-        """Cache the squared norms of the columns, which the standardiser computes anyway."""
+        """Cache the squared norms of the columns from the standardiser."""
         self._column_squares = squares
 
     def _sum_squares(self) -> Array:
@@ -183,8 +164,34 @@ class Operator(ABC):
         return ShiftedOperator(self, left, right)
 
 
+class LazyRows(ABC):
+    """A block of rows that is never formed; supports ``@`` and ``.T @`` only."""
+
+    @abstractmethod
+    def __matmul__(self, F: Array) -> Array:
+        """Multiply by a matrix with one row per column."""
+
+    @abstractmethod
+    def rmatmul(self, Y: Array) -> Array:
+        """Multiply the transpose by a matrix with one row per row."""
+
+    @property
+    def T(self) -> LazyColumns:
+        return LazyColumns(self)
+
+
+class LazyColumns:
+    """The transpose of `LazyRows`."""
+
+    def __init__(self, rows: LazyRows):
+        self.rows = rows
+
+    def __matmul__(self, Y: Array) -> Array:
+        return self.rows.rmatmul(Y)
+
+
 class _Product:
-    """The function ``block @ F`` as a class, which can be pickled for the workers of a cluster."""
+    """The function ``block @ F`` as a class, which can be pickled for a cluster."""
 
     def __init__(self, F: Array):
         self.F = F
@@ -215,20 +222,9 @@ def integer_power(block: Array, power: int) -> Array:
 
 
 def rough_column_sums(block: Array, xp: Any) -> Array:
-    """Sum over the rows; entries in single precision are summed to six digits.
+    """Sum over the rows of a block in double precision.
 
-    Few of these are summed before they are converted to double precision, which is much faster on
-    a GPU.
-
-    Parameters
-    ----------
-    block : array of shape (n, p)
-    xp : namespace of ``block``
-
-    Returns
-    -------
-    array of shape (p,)
-        In double precision.
+    Few entries are summed in single precision first, which is much faster on a GPU.
     """
     rows = block.shape[0] // _TERMS_IN_SINGLE * _TERMS_IN_SINGLE
     if block.dtype == xp.float64 or rows == 0:
@@ -241,6 +237,6 @@ def rough_column_sums(block: Array, xp: Any) -> Array:
 
 
 def row_slices(n_rows: int, n_columns: int, entries: int = ENTRIES_PER_BLOCK) -> Iterator[slice]:
-    """Divide rows into slices of about ``entries`` entries, with at least one row each."""
+    """Divide rows into slices of at least one row and about ``entries`` entries."""
     step = max(1, entries // max(1, n_columns))
     return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))

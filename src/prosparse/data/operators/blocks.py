@@ -1,4 +1,4 @@
-"""Matrices that are never in memory as a whole: blocks of rows, standardised when they are read.
+"""Matrices outside memory: blocks of rows, standardised when read.
 
 A `Source` reads the blocks (from a file or a cluster) and applies functions to them. The dense or
 sparse operator of a block does the calculations within it.
@@ -19,11 +19,17 @@ from scipy.sparse import csr_array, issparse
 from ...errors import InputError, plural
 from ..arrays import Array, on_accelerator, precision_of, to_numpy
 from ..columns import Deviations, Extent
-from .base import ENTRIES_ON_ACCELERATOR, ENTRIES_PER_BLOCK, Block, Operator, row_slices
+from .base import (
+    ENTRIES_ON_ACCELERATOR,
+    ENTRIES_PER_BLOCK,
+    Block,
+    Operator,
+    Parts,
+    RowFunction,
+    row_slices,
+)
 from .dense import DenseOperator
 from .sparse import SparseOperator, canonical
-
-Parts = tuple[Array, ...]
 
 # Number of entries of the column blocks from which X X' is computed.
 _ENTRIES_PER_COLUMN_BLOCK = 2**24
@@ -37,8 +43,7 @@ def add(first: Parts, second: Parts) -> Parts:
 class Source(ABC):
     """Raw rows in blocks, neither centred nor scaled.
 
-    A subclass defines `blocks`. It overrides the other methods if it can run a function where the
-    blocks are stored, e.g. on a cluster.
+    A subclass overrides methods if it can run a function where the blocks are stored.
     """
 
     shape: tuple[int, int]
@@ -50,18 +55,18 @@ class Source(ABC):
 
     def reduce(
         self,
-        f: Callable[..., Parts],
+        f: RowFunction,
         row_arrays: tuple[Array, ...] = (),
         combine: Callable[[Parts, Parts], Parts] = add,
     ) -> Parts:
         """Combine ``f(block, *rows of row_arrays)`` of all blocks, two at a time."""
         return functools.reduce(combine, self._apply(f, row_arrays))
 
-    def map(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> Array:
-        """Stack ``f(block, *rows of row_arrays)`` of all blocks; lazy if the source is lazy."""
+    def map(self, f: RowFunction, row_arrays: tuple[Array, ...] = ()) -> Array:
+        """Stack ``f(block, *rows of row_arrays)``; lazy if the source is lazy."""
         return np.concatenate([to_numpy(part) for part in self._apply(f, row_arrays)])
 
-    def gather(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> np.ndarray:
+    def gather(self, f: RowFunction, row_arrays: tuple[Array, ...] = ()) -> np.ndarray:
         """Stack ``f(block, *rows of row_arrays)`` of all blocks in a NumPy array."""
         return np.asarray(self.map(f, row_arrays))
 
@@ -69,13 +74,13 @@ class Source(ABC):
         """Return every ``step``-th row in memory."""
         return np.concatenate([block[-rows.start % step :: step] for rows, block in self.blocks()])
 
-    def _apply(self, f: Callable[..., Any], row_arrays: tuple[Array, ...]) -> Iterator[Any]:
+    def _apply(self, f: RowFunction, row_arrays: tuple[Array, ...]) -> Iterator[Any]:
         for rows, block in self.blocks():
             yield f(block, *(array[rows] for array in row_arrays))
 
 
 class ArrayRows(Source):
-    """The rows of an array or a sparse matrix in memory; a sparse matrix is one block."""
+    """Rows of an array or sparse matrix in memory; a sparse matrix is one block."""
 
     def __init__(self, X: Any):
         self.X = X
@@ -118,7 +123,7 @@ def _standardise_block(raw: Any, standard: Standard) -> Operator:
 
 
 def check_masked(raw: Any) -> None:
-    """Raise an error if entries of a block are masked; NumPy would use their values."""
+    """Raise an error for masked entries, whose values NumPy would use."""
     if np.ma.is_masked(raw):
         raise InputError(
             f"A block of X has {plural(int(np.ma.count_masked(raw)), 'masked value')}. Fill masked "
@@ -127,7 +132,7 @@ def check_masked(raw: Any) -> None:
 
 
 def check_finite_block(raw: Any) -> Any:
-    """Return the raw block, or raise an error if an entry is masked or not finite."""
+    """Return the raw block; raise an error for masked and non-finite entries."""
     check_masked(raw)
     values = raw.data if issparse(raw) else np.asarray(raw)
     if not np.all(np.isfinite(values)):
@@ -139,7 +144,7 @@ def check_finite_block(raw: Any) -> Any:
 
 
 def to_double(raw: Any) -> Any:
-    """Convert a raw block to double precision; a sparse block becomes a CSR array."""
+    """Convert a raw block to double precision, and a sparse block to CSR."""
     return csr_array(raw).astype(np.float64) if issparse(raw) else np.asarray(raw, dtype=np.float64)
 
 
@@ -172,21 +177,15 @@ class BlockedOperator(Operator):
             for inner, block in _standardise_block(raw, self.standard).blocks(entrywise=entrywise):
                 yield slice(rows.start + inner.start, rows.start + inner.stop), block
 
-    def sum_rows(
-        self, f: Callable[..., Parts], *row_arrays: Array, entrywise: bool = False
-    ) -> Parts:
+    def sum_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Parts:
         g = partial(_sum_block, f=f, entrywise=entrywise, standard=self.standard)
         return self.source.reduce(g, row_arrays)
 
-    def map_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
+    def map_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         g = partial(_map_block, f=f, entrywise=entrywise, standard=self.standard)
         return self.source.map(g, row_arrays)
 
-    def gather_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
+    def gather_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         g = partial(_map_block, f=f, entrywise=entrywise, standard=self.standard)
         return self.source.gather(g, row_arrays)
 
@@ -232,7 +231,7 @@ def new_rows(source: Source, mean: Array, scale: Array) -> BlockedOperator:
 
 
 class BlockedRows:
-    """Raw rows in blocks, measured in two passes and never copied (see `RawRows`)."""
+    """Raw rows in blocks, read twice and never copied (see `RawRows`)."""
 
     centred_in_products = False  # set by `extent` if a block is sparse
 
@@ -257,7 +256,7 @@ class BlockedRows:
 
 
 def _extent(raw: Any) -> Parts:
-    """Compute minima, maxima and sums of the columns of a raw block, and whether it is sparse."""
+    """Return minima, maxima and sums of a raw block, and whether it is sparse."""
     check_masked(raw)
     if issparse(raw):
         raw = canonical(raw).tocsc()

@@ -1,6 +1,6 @@
-"""Dask arrays with dense or sparse blocks of rows, on threads or on a cluster.
+"""Dask arrays with dense or sparse blocks, on threads or a cluster.
 
-A pass over the data is one function of a block and one tree reduction. The function with its small
+A sum over the rows is one function of a block and one tree reduction. The function with its small
 arrays (p x d) is sent once to each worker, and its sums are returned.
 """
 
@@ -16,7 +16,8 @@ import numpy as np
 
 from ...errors import InputError
 from ..arrays import Array
-from .blocks import Parts, Source, add
+from .base import Parts, RowFunction
+from .blocks import Source, add
 
 FAN_IN = 8  # number of partial sums that one task adds
 
@@ -34,10 +35,7 @@ def to_float_rows(X: Any) -> Any:
 
 
 def check_blocks(X: Any) -> Any:
-    """Check the type of each block, and its shape against the chunks, when it is computed.
-
-    A wrong number of rows would give wrong means.
-    """
+    """Check the type and the shape of each block when it is computed."""
     if any(math.isnan(length) for length in X.shape):
         return X
     return X.map_blocks(_check_block, dtype=X.dtype)
@@ -80,14 +78,14 @@ class DaskRows(Source):
         return self.X[::step].compute()
 
     def _delayed_blocks(self, row_arrays: tuple[Array, ...]) -> Iterator[tuple[Any, ...]]:
-        """Yield each nonempty block as a delayed object, with its rows of ``row_arrays``."""
+        """Yield each nonempty block, delayed, with its rows of ``row_arrays``."""
         for rows, block in zip(self.rows, self.X.to_delayed().ravel(), strict=True):
             if rows.stop > rows.start:
                 yield block, *(array[rows] for array in row_arrays)
 
     def reduce(
         self,
-        f: Callable[..., Parts],
+        f: RowFunction,
         row_arrays: tuple[Array, ...] = (),
         combine: Callable[[Parts, Parts], Parts] = add,
     ) -> Parts:
@@ -103,7 +101,7 @@ class DaskRows(Source):
 
         return _compute(f, graph)
 
-    def gather(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> Array:
+    def gather(self, f: RowFunction, row_arrays: tuple[Array, ...] = ()) -> Array:
         from dask.delayed import delayed
 
         def graph(function: Any) -> Any:
@@ -114,7 +112,7 @@ class DaskRows(Source):
 
         return _compute(f, graph)
 
-    def map(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> Array:
+    def map(self, f: RowFunction, row_arrays: tuple[Array, ...] = ()) -> Array:
         from dask import array as da
 
         example = f(np.zeros((1, self.shape[1])), *(array[:1] for array in row_arrays))
@@ -142,11 +140,7 @@ def _merge(combine: Any, parts: list[Parts]) -> Parts:
 
 
 def _compute(f: Any, graph: Callable[[Any], Any]) -> Any:
-    """Compute ``graph(f)`` with ``f`` as a separate task.
-
-    A cluster then sends ``f`` once to each worker instead of once per block, and recovers it if a
-    worker dies.
-    """
+    """Compute ``graph(f)`` with ``f`` as a task, sent once to each worker."""
     from dask.delayed import delayed
 
     with warnings.catch_warnings():  # arrays of p x d are expected

@@ -1,4 +1,4 @@
-"""Dense matrices of any array API library (NumPy, Torch, CuPy, JAX, array_api_strict)."""
+"""Dense matrices of any array API library."""
 
 from __future__ import annotations
 
@@ -100,15 +100,12 @@ def new_rows(X: Array, mean: Array, scale: Array) -> DenseOperator:
 
 
 def _working_type(X: Array) -> object:
-    """Return the dtype of calculations: double for NumPy arrays, otherwise that of the user.
-
-    GPUs have little memory and are slow in double precision.
-    """
+    """Return the dtype of calculations: double for NumPy, else that of the user."""
     return array_namespace(X).float64 if is_numpy_array(X) else X.dtype
 
 
 class DenseRows:
-    """Raw rows in one array, copied once and standardised in place (see `RawRows`)."""
+    """Raw rows in one array, copied and standardised in place (see `RawRows`)."""
 
     centred_in_products = False
 
@@ -144,7 +141,7 @@ class DenseRows:
         return DenseOperator(Z)
 
     def _sums(self, *, rough: bool = False) -> np.ndarray:
-        """Sum each column; rough sums suffice for a first centre, which is corrected later."""
+        """Sum each column; a rough sum suffices for a first centre."""
         if self.weights is not None:
             return self.weights @ self.Z
         if is_numpy_array(self.Z):
@@ -161,7 +158,7 @@ class DenseRows:
         return self._sum_blocks(lambda rows: rows * rows)
 
     def _sum_blocks(self, f: Callable[[Array], Array], *, rough: bool = False) -> np.ndarray:
-        """Sum ``f`` over the rows in double precision, by blocks to save memory on a GPU."""
+        """Sum ``f`` over blocks of rows in double precision, to save GPU memory."""
         xp, Z = self.xp, self.Z
 
         def sums(rows: slice) -> Array:
@@ -178,10 +175,7 @@ class DenseRows:
 
 
 def _fresh_copy(X: Array) -> Array:
-    """Copy to the working dtype; narrow matrices are stored by columns.
-
-    Reductions along short rows have an overhead per row.
-    """
+    """Copy to the working dtype; narrow matrices are stored by columns."""
     if is_numpy_array(X) and X.shape[1] <= MAX_NARROW_WIDTH:
         return np.array(X, dtype=np.float64, order="F")
     return array_namespace(X).astype(X, _working_type(X), copy=True)

@@ -1,4 +1,4 @@
-"""Matrices in a file that may exceed memory: NumPy memory maps, read block by block."""
+"""Matrices in a file: NumPy memory maps, read block by block."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SHARED_MODES = ("r", "r+", "w+")  # modes in which memory and file agree
 
 
 def is_large_map(X: Any) -> bool:
-    """Return whether ``X`` is a memory map that is too large to be copied into memory."""
+    """Return whether ``X`` is a memory map too large to be copied into memory."""
     return isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > IN_MEMORY
 
 
 class MappedRows(Source):
     """The rows of a memory map.
 
-    The pages of a map count as memory of the process, so that they are released after each block
-    if the system supports it. Maps of mode "c" (copy-on-write) or of unknown mode (a view of an
-    array) keep their pages, because changes may exist in memory only.
+    Pages count as memory of the process and are released after each block. Maps of mode "c"
+    (copy-on-write) or of unknown mode (a view) keep their pages, because changes may exist in
+    memory only.
     """
 
     def __init__(self, X: np.memmap):
@@ -53,7 +53,7 @@ class MappedRows(Source):
 
 
 def _mapping(X: np.memmap) -> mmap.mmap | None:
-    """Return the mapping of a memory map or of its view if its pages can be released."""
+    """Return the mapping behind a memory map if its pages can be released."""
     base: Any = X
     while isinstance(base, np.ndarray):
         base = base.base

@@ -1,4 +1,4 @@
-"""A matrix minus a matrix of low rank: data centred within groups, residuals of counts.
+"""A matrix minus a matrix of low rank: centring within groups, residuals.
 
 The operator represents X - L R for another operator X, L of shape (n, k) and R of shape (k, p) with
 small k. Neither L R nor the difference is formed, so that a sparse matrix stays sparse.
@@ -7,17 +7,18 @@ small k. Neither L R nor the difference is formed, so that a sparse matrix stays
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from ..arrays import Array, from_numpy, to_numpy
-from .base import Block, Operator
+from .base import Block, LazyRows, Operator
+from .transformed import TransformedOperator
 
 
-class ShiftedRows:
-    """B - L R for a block of rows B; supports ``@`` only."""
+class ShiftedRows(LazyRows):
+    """B - L R for a block of rows B."""
 
     def __init__(self, block: Block, left: Array, right: Array):
         self.block, self.left, self.right = block, left, right
@@ -25,67 +26,16 @@ class ShiftedRows:
     def __matmul__(self, F: Array) -> Array:
         return self.block @ F - self.left @ (self.right @ F)
 
-    @property
-    def T(self) -> ShiftedColumns:
-        return ShiftedColumns(self)
+    def rmatmul(self, Y: Array) -> Array:
+        return self.block.T @ Y - self.right.T @ (self.left.T @ Y)
 
 
-class ShiftedColumns:
-    """The transpose of `ShiftedRows`."""
-
-    def __init__(self, rows: ShiftedRows):
-        self.rows = rows
-
-    def __matmul__(self, Y: Array) -> Array:
-        rows = self.rows
-        return rows.block.T @ Y - rows.right.T @ (rows.left.T @ Y)
-
-
-class ShiftedOperator(Operator):
-    """X - L R.
-
-    Parameters
-    ----------
-    inner : Operator
-        X.
-    left : array of shape (n, k)
-        L, in the array library and precision of X.
-    right : array of shape (k, p)
-        R, in the array library and precision of X.
-    """
+class ShiftedOperator(TransformedOperator):
+    """X - L R, with L (n, k) and R (k, p) in the library and precision of X."""
 
     def __init__(self, inner: Operator, left: Array, right: Array):
-        self.inner, self.left, self.right = inner, left, right
-        self.xp, self.shape, self.dtype = inner.xp, inner.shape, inner.dtype
-        self.few_columns, self.few_rows = inner.few_columns, inner.few_rows
-
-    def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
-        for rows, block in self.inner.blocks(entrywise=entrywise):
-            left = self.left[rows, :]
-            if entrywise:
-                yield rows, block - left @ self.right
-            else:
-                yield rows, ShiftedRows(block, left, self.right)
-
-    # Functions run where the inner operator stores its blocks.
-
-    def sum_rows(
-        self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
-    ) -> tuple[Array, ...]:
-        g = ShiftedFunction(f, self.right, entrywise)
-        return self.inner.sum_rows(g, self.left, *row_arrays, entrywise=entrywise)
-
-    def map_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
-        g = ShiftedFunction(f, self.right, entrywise)
-        return self.inner.map_rows(g, self.left, *row_arrays, entrywise=entrywise)
-
-    def gather_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
-        g = ShiftedFunction(f, self.right, entrywise)
-        return self.inner.gather_rows(g, self.left, *row_arrays, entrywise=entrywise)
+        super().__init__(inner, left, partial(_shift, right=right))
+        self.left, self.right = left, right
 
     def rough(self) -> ShiftedOperator:
         inner = self.inner.rough()
@@ -153,16 +103,5 @@ def _nonzero_products(left: np.ndarray, power: int) -> Iterator[tuple[dict[int, 
         products = longer
 
 
-class ShiftedFunction:
-    """A function of blocks of X - L R as a function of blocks of X and rows of L.
-
-    A class can be pickled for the workers of a cluster.
-    """
-
-    def __init__(self, f: Callable[..., Any], right: Array, entrywise: bool):
-        self.f, self.right, self.entrywise = f, right, entrywise
-
-    def __call__(self, block: Block, left: Array, *rows: Array) -> Any:
-        if self.entrywise:
-            return self.f(block - left @ self.right, *rows)
-        return self.f(ShiftedRows(block, left, self.right), *rows)
+def _shift(block: Block, left: Array, entrywise: bool, right: Array) -> Block:
+    return block - left @ right if entrywise else ShiftedRows(block, left, right)

@@ -1,10 +1,10 @@
-"""SciPy sparse matrices, which are centred in each product and never converted to dense."""
+"""SciPy sparse matrices, centred in each product and never made dense."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from scipy import sparse
 from ...parallel import in_parallel, slices_of
 from ..arrays import Array, precision_of
 from ..columns import Deviations, Extent
-from .base import Block, Operator, integer_power, row_slices
+from .base import Block, LazyRows, Operator, Parts, RowFunction, integer_power, row_slices
 
 # Maximum mean of a column, in standard deviations, for products in single precision.
 _MAX_MEAN_IN_SINGLE = 100.0
@@ -29,7 +29,7 @@ _MAX_DENSE_PIECES = 4  # maximum number of pieces that are processed in parallel
 
 
 def canonical(X: Any) -> sparse.csr_array:
-    """Convert ``X`` to CSR with sorted indices and without duplicates; ``X`` never changes.
+    """Convert ``X`` to CSR with sorted indices and without duplicates.
 
     SciPy sorts and sums duplicates in place, and conversions share memory. Therefore ``X`` is
     copied first unless it is in canonical format.
@@ -41,8 +41,8 @@ def canonical(X: Any) -> sparse.csr_array:
     return S
 
 
-class CentredRows:
-    """(S - 1 shift') diag(factor) for a block of rows S; supports ``@`` only."""
+class CentredRows(LazyRows):
+    """(S - 1 shift') diag(factor) for a block of rows S."""
 
     def __init__(self, S: Any, shift: Array, factor: Array):
         self.S, self.shift, self.factor = S, shift, factor
@@ -51,21 +51,9 @@ class CentredRows:
         F = self.factor[:, None] * F
         return self.S @ F - self.shift @ F
 
-    @property
-    def T(self) -> CentredColumns:
-        return CentredColumns(self)
-
-
-class CentredColumns:
-    """The transpose of `CentredRows`."""
-
-    def __init__(self, rows: CentredRows):
-        self.rows = rows
-
-    def __matmul__(self, Y: Array) -> Array:
-        rows = self.rows
-        product = rows.S.T @ Y - rows.shift[:, None] * np.sum(Y, axis=0)
-        return rows.factor[:, None] * product
+    def rmatmul(self, Y: Array) -> Array:
+        product = self.S.T @ Y - self.shift[:, None] * np.sum(Y, axis=0)
+        return self.factor[:, None] * product
 
 
 class SparseOperator(Operator):
@@ -89,10 +77,7 @@ class SparseOperator(Operator):
 
     @cached_property
     def _pieces(self) -> list[tuple[slice, CentredRows]]:
-        """The rows in pieces with about equal numbers of stored entries.
-
-        The pieces do not depend on the number of cores, so that sums over them do not either.
-        """
+        """Pieces of rows that do not depend on the number of cores."""
         S, p = self.S, self.shape[1]
         pieces = []
         for rows, stored in _row_pieces(S, _MAX_PIECES):
@@ -104,21 +89,17 @@ class SparseOperator(Operator):
 
     # SciPy's products use one core: pieces of the matrix are multiplied in parallel.
 
-    def sum_rows(
-        self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
-    ) -> tuple[Array, ...]:
+    def sum_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Parts:
         if entrywise or len(self._pieces) == 1:
             return super().sum_rows(f, *row_arrays, entrywise=entrywise)
         return tuple(sum(parts) for parts in zip(*self._map_pieces(f, *row_arrays), strict=True))
 
-    def map_rows(
-        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
-    ) -> Array:
+    def map_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         if entrywise or len(self._pieces) == 1:
             return super().map_rows(f, *row_arrays, entrywise=entrywise)
         return np.concatenate(self._map_pieces(f, *row_arrays))
 
-    def _map_pieces(self, f: Callable[..., Any], *row_arrays: Array) -> list[Any]:
+    def _map_pieces(self, f: RowFunction, *row_arrays: Array) -> list[Any]:
         def work(piece: tuple[slice, CentredRows]) -> Any:
             rows, block = piece
             return f(block, *(array[rows, ...] for array in row_arrays))
@@ -203,7 +184,7 @@ def _dense_pieces(columns: int) -> list[slice]:
 
 
 def _dense_outer(S: Any, mean: Array, columns: np.ndarray) -> Array:
-    """Compute (S - 1 mean')(S - 1 mean')' by converting some columns at a time to dense."""
+    """Compute (S - 1 mean')(S - 1 mean')' from a few dense columns at a time."""
     taken = S[:, columns].tocsc()
     total = np.zeros((S.shape[0],) * 2, dtype=S.dtype)
     for part in slices_of(columns.size, min(_DENSE_COLUMNS, S.shape[0])):
@@ -213,7 +194,7 @@ def _dense_outer(S: Any, mean: Array, columns: np.ndarray) -> Array:
 
 
 def _sparse_outer(S: Any, mean: Array, columns: np.ndarray) -> Array:
-    """Compute (S - 1 mean')(S - 1 mean')' from the sparse S S', by subtracting the means."""
+    """Compute (S - 1 mean')(S - 1 mean')' from S S' by subtracting the means."""
     S, mean = S[:, columns], mean[columns]
     correction = S @ mean - 0.5 * (mean @ mean)
     product = (S @ S.T).toarray()
@@ -288,10 +269,7 @@ def _deviations(S: Any, shift: Array, factor: Array, weights: np.ndarray | None)
 
 
 def _row_pieces(S: Any, max_pieces: int | None = None) -> list[tuple[slice, slice]]:
-    """Divide the rows into pieces; return the slices of rows and of their stored entries.
-
-    Temporary arrays for all entries at once would need more memory and time than S itself.
-    """
+    """Divide the rows; return slices of rows and of their stored entries."""
     n, count = S.shape[0], max(1, S.nnz // _ENTRIES_PER_PIECE)
     count = count if max_pieces is None else min(max_pieces, count)
     ends = np.searchsorted(S.indptr, S.nnz * np.arange(1, count) // count)

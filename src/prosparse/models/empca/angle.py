@@ -1,7 +1,4 @@
-"""Components at a minimum angle from the preceding ones (quasi-orthogonal components).
-
-[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
-        ICML 2008.
+"""Quasi-orthogonal components: a minimum angle from the preceding ones.
 
 [SB08] (20) adds a penalty alpha w'VV'w to the M-step, with alpha to be tuned. Here the angle is the
 constraint, |v_l'w| <= c = cos(angle) for each preceding component v_l, with multipliers
@@ -44,7 +41,7 @@ def constraint_columns(V: Floats, nonnegative: bool) -> Floats:
 def maximise_linear(
     f: Floats, G: Floats, c: float, nonnegative: bool
 ) -> tuple[Floats | None, Floats]:
-    """Return the feasible unit w that maximises f'w, or None, and the multipliers alpha."""
+    """Return the feasible unit w that maximises f'w, or None, and alpha."""
     c = max(c - SLACK, 0.0)
 
     def h(alpha: Floats) -> Floats:
@@ -74,7 +71,7 @@ def maximise_linear(
 def _on_active_set(
     f: Floats, G: Floats, c: float, nonnegative: bool, r: Floats, alpha: Floats
 ) -> Floats | None:
-    """Return the optimum in closed form, given the active constraints and positive entries.
+    """Return the optimum in closed form on the active constraints, or None.
 
     w = B z + tau (part of f orthogonal to B) with B'w = c and |w| = 1; the columns of B are the
     active constraints.
@@ -109,8 +106,8 @@ def make_angle_step(
 ) -> Callable[[Support], Support]:
     """Return an M-step with the angle constraint, on K variables.
 
-    The variables are the K largest of h(f - G alpha) for alpha of the unrestricted problem, or the
-    current ones, whichever gives the larger objective. The objective is non-decreasing.
+    The variables are those of the unrestricted problem or the current ones, whichever give the
+    larger objective.
     """
     G = constraint_columns(V, c.nonnegative)
 
@@ -148,7 +145,7 @@ def feasible_on(
 
 
 def _select_variables(f: Floats, G: Floats, c: Constraint, cosine: float) -> Indices:
-    """Return the K variables with the largest entries in the unrestricted solution."""
+    """Return the K largest variables of the unrestricted solution."""
     allowed = np.flatnonzero(c.allowed)
     _, alpha = maximise_linear(f[allowed], G[allowed], cosine, c.nonnegative)
     gain = selection_score((f - G @ alpha)[None, :], c)[0]

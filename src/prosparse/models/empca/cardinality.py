@@ -42,7 +42,7 @@ class CardinalityPath(NamedTuple):
 
 
 def log_likelihood(quadratic: Quadratic, W: Floats, n: float) -> float:
-    """Return the maximum log-likelihood of probabilistic PCA in the span of the rows of W."""
+    """Return the log-likelihood of probabilistic PCA in the row space of W."""
     p = quadratic.width
     left, lengths, _ = np.linalg.svd(W.T, full_matrices=False)
     Q = left[:, lengths > 1e-9 * lengths.max(initial=0.0)]
@@ -58,25 +58,11 @@ def log_likelihood(quadratic: Quadratic, W: Floats, n: float) -> float:
 def cardinality_path(
     quadratic: Quadratic, problem: Callable[[int], EmpcaOptions], n: float, largest: int
 ) -> CardinalityPath:
-    """Compare numbers of nonzeros K per component, the same for all components.
+    """Compare numbers of nonzeros K, the same for all components.
 
     Powers of two are compared first. The interval around the best of them is then bisected, because
-    the criterion has one maximum there in practice.
-
-    Parameters
-    ----------
-    quadratic : Quadratic
-        C = X'X.
-    problem : callable
-        Options of the fit with K nonzeros.
-    n : float
-        Number of observations.
-    largest : int
-        Largest K to compare.
-
-    Returns
-    -------
-    CardinalityPath
+    the criterion has one maximum there in practice. ``problem`` returns the options of the fit with
+    K nonzeros, at most ``largest``, and ``n`` is the number of observations.
     """
     values: dict[int, float] = {}
     components: dict[int, list[Floats]] = {}

@@ -31,23 +31,7 @@ class Covariance(NamedTuple):
 def covariance_of(
     given: Any, n_samples: int | None, mean: ArrayLike | None, scale: bool
 ) -> Covariance:
-    """Validate a covariance matrix.
-
-    Parameters
-    ----------
-    given : array-like of shape (p, p)
-        Covariance or correlation matrix.
-    n_samples : int or None
-        Number of observations.
-    mean : array-like of shape (p,) or None
-        Column means; zeros if None.
-    scale : bool
-        Whether the matrix is converted to a correlation matrix.
-
-    Returns
-    -------
-    Covariance
-    """
+    """Validate a covariance matrix; with ``scale``, convert it to correlations."""
     C = symmetrise(given)
     p = C.shape[0]
     if n_samples is not None:

@@ -183,14 +183,7 @@ class EMPCA(SparseProjection):
 
     _accepts_any_container = True
 
-    objective_path_: list[Array]
-    certified_: Array
-    n_iter_: int
-    cardinality_: int
-    cardinalities_: Array
-    criterion_path_: Array
     _gap_problem: Solution | None  # None once the gap is computed
-    _optimality_gap: np.ndarray
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Improvement of supports: variables are replaced or swapped while w'Cw increases.
+"""Improvement of supports by replacing and swapping variables.
 
 [YZ13]  X.-T. Yuan, T. Zhang. Truncated power method for sparse eigenvalue problems.
         JMLR 14, 2013.
@@ -50,8 +50,7 @@ def make_polish_step(
 ) -> Callable[[Support], Support]:
     """Return a step that replaces the support by a better one.
 
-    The K largest entries of Cw are tried first, then ``exchange``, if any. Results are stored in
-    ``known``, so that searches that reach the same support continue together.
+    Results are stored in ``known``, so that searches that reach the same support continue together.
     """
     diagonal = quadratic.diagonal()
 
@@ -177,7 +176,7 @@ def _swap_many(
 def inverse_gains(
     block: Floats, columns: Floats, diagonal: Floats, u: Floats, largest: float
 ) -> Floats:
-    """Return `exact_gains` from the leading eigenpair of ``block``, at a third of the cost.
+    """Return `exact_gains` from the leading eigenpair, at a third of the cost.
 
     (l - C[S, S] + l uu')^-1 = R + uu' / l, by Cholesky. Raises LinAlgError if the largest
     eigenvalue is not simple.
@@ -192,15 +191,15 @@ def inverse_gains(
 
 
 def exact_gains(values: Floats, vectors: Floats, columns: Floats, diagonal: Floats) -> Floats:
-    """Return gains that are positive if swapping i for j increases the largest eigenvalue.
+    """Return gains, positive if swapping i for j increases the eigenvalue.
 
     ``values`` and ``vectors`` are the eigenpairs, in increasing order, of C[S, S] (K, K), with
     largest eigenvalue l and eigenvector u. ``columns`` = C[enter, S] and ``diagonal`` = C_jj of the
     entering variables; the result is (K, |enter|). With B the block without i, the bordered block
     [B c_j; c_j' C_jj] has an eigenvalue above l if and only if C_jj - l + c_j' (l - B)^-1 c_j > 0
     (the secular equation; l exceeds the eigenvalues of B). The inverse for each i follows from that
-    of the whole block, N(m) = (m - C[S, S])^-1, as N - N e_i e_i' N / N_ii; for m -> l, where
-    N = uu' / (m - l) + R, it tends to R + uu' R_ii / u_i^2 - (u e_i' R + R e_i u') / u_i. One
+    of the whole block, N(m) = (m - C[S, S])^-1, as N - N e_i e_i' N / N_ii; for m -> l, where N =
+    uu' / (m - l) + R, it tends to R + uu' R_ii / u_i^2 - (u e_i' R + R e_i u') / u_i. One
     eigenproblem serves all K |enter| swaps.
     """
     largest, u, V = values[-1], vectors[:, -1], vectors[:, :-1]
@@ -243,7 +242,7 @@ def swap_values(
 def _gains(
     columns: Floats, diagonal: Floats, u: Floats, largest: float, through: Floats, own: Floats
 ) -> Floats:
-    """Evaluate the formula of `exact_gains`; rows of ``through`` are R c_j, ``own`` is R_ii."""
+    """Evaluate `exact_gains` from R c_j (rows of ``through``) and R_ii (``own``)."""
     u = np.where(np.abs(u) > 1e-100, u, 1e-100)
     along = columns @ u
     gain: Floats = (through * (-2.0 * along)[:, None]).T / u[:, None]
@@ -280,7 +279,7 @@ def plane_gains(
 
 
 def _candidates(w: Floats, f: Floats, c: Constraint) -> tuple[Indices, Indices]:
-    """Return the variables that may leave and enter, restricted if there are too many pairs."""
+    """Return the variables that may leave and enter, at most a maximum of pairs."""
     leave = np.flatnonzero(w)
     enter = np.flatnonzero(c.allowed & (w == 0))
     if leave.size * enter.size > MAX_SWAP_ENTRIES:
@@ -294,7 +293,7 @@ def _candidates(w: Floats, f: Floats, c: Constraint) -> tuple[Indices, Indices]:
 
 
 def _largest_gains(gain: Floats, count: int, least: float = -math.inf) -> Indices:
-    """Return flat positions of the largest gains above ``least``, in decreasing order."""
+    """Return flat positions of the gains above ``least``, largest first."""
     flat = gain.ravel()
     count = min(count, flat.size)
     top = np.argpartition(-flat, count - 1)[:count]

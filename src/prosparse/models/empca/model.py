@@ -77,8 +77,7 @@ def init(quadratic: Quadratic, W: Floats, c: Constraint) -> State:
 def make_step(quadratic: Quadratic, c: Constraint) -> Callable[[State], State]:
     """Return the E-step and M-step of [SB08] Algorithm 2 for all starts.
 
-    A soft-thresholded step can decrease w'Cw, because the bound on |w|_1 changes while K is fixed.
-    Such a step is rejected.
+    A soft-thresholded step that decreases w'Cw is rejected.
     """
 
     def step(state: State) -> State:

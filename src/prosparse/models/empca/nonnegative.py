@@ -1,7 +1,5 @@
-"""Optimal loadings on a support: an eigenvector, or an active-set search if w >= 0.
+"""Optimal loadings on a support: an eigenvector, or an active-set search.
 
-[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
-        ICML 2008.
 [LH74]  C. L. Lawson, R. J. Hanson. Solving least squares problems. Prentice-Hall, 1974.
 
 EM shrinks the loadings, so that they are not optimal on their support S. Without sign constraints
@@ -26,10 +24,7 @@ MAX_STEPS = 200
 
 
 def optimal_loadings(quadratic: Quadratic, w: Floats, c: Constraint, tol: float = 1e-12) -> Support:
-    """Return the optimal loadings on the nonzeros of ``w``, starting from ``w``.
-
-    Loadings with eight correct digits give w'Cw to machine precision.
-    """
+    """Return the optimal loadings on the nonzeros of ``w``, starting from ``w``."""
     if not c.nonnegative:
         value, best = renormalise(quadratic, w, near=True)
         return Support(best, value)
@@ -65,7 +60,7 @@ def make_nonnegative_step(quadratic: Quadratic) -> Callable[[Support], Support]:
 
 
 def _move_towards(inside: Floats, v: Floats) -> Floats:
-    """Move from positive loadings ``inside`` towards ``v`` until the first becomes zero."""
+    """Move from positive loadings towards ``v`` until the first becomes zero."""
     v = v if v @ inside >= 0 else -v
     outside = v <= 0
     if not np.any(outside):
@@ -77,10 +72,6 @@ def _move_towards(inside: Floats, v: Floats) -> Floats:
 
 
 def keep_better(exact: Support, old: Support) -> Support:
-    """Return ``exact``, unless it is worse than ``old`` by more than rounding.
-
-    The objective is flat at its maximum: loadings with eight correct digits can have a larger
-    computed value than exact ones.
-    """
+    """Return ``exact``, unless it is worse than ``old`` by more than rounding."""
     best = max(exact.bound, old.bound)
     return exact._replace(bound=best) if exact.bound >= best * (1.0 - ROUNDING) else old

@@ -81,7 +81,7 @@ class Quadratic(ABC):
 
     @abstractmethod
     def factor(self, S: Indices) -> Floats | None:
-        """Return A, (m, |S|), with A'A = C[S, S]; None if the data are not in CPU memory."""
+        """Return A (m, |S|) with A'A = C[S, S], None if not in CPU memory."""
 
     @abstractmethod
     def restricted(self, S: Indices) -> Quadratic:
@@ -167,7 +167,7 @@ class DataForm(Quadratic):
         return F if self.Y is None else F - Q @ to_numpy(self.Y.T @ Y)
 
     def _product(self, part: Operator, Q: Floats, W: Floats) -> Floats:
-        """Return P X'X P W on the columns of ``part``, with the corresponding rows of Q."""
+        """Return P X'X P W on the columns of ``part``; Q has the same variables."""
         return self._adjoint(part, Q, self._deflated(self._times(part, W), Q, W))
 
     def matmul(self, W: Floats) -> Floats:
@@ -269,10 +269,7 @@ def quadratic_of(op: Operator) -> Quadratic:
 
 
 def leading_pair(C: Floats, near: Floats | None = None) -> tuple[float, Floats]:
-    """Return the largest eigenvalue of a symmetric matrix and its unit eigenvector.
-
-    ``near`` is defined as in `Quadratic.leading`.
-    """
+    """Return the leading eigenpair of a matrix, as in `Quadratic.leading`."""
     k = C.shape[0]
     if k > (MIN_LANCZOS_SIDE if near is None else MIN_LANCZOS_SIDE_NEAR):
         return lanczos_pair(lambda w: C @ w, k, near)
@@ -286,7 +283,7 @@ def leading_pair(C: Floats, near: Floats | None = None) -> tuple[float, Floats]:
 
 
 def largest_eigenvalue(C: Floats) -> float:
-    """Return the largest eigenvalue of a symmetric matrix, which may be indefinite."""
+    """Return the largest eigenvalue of a symmetric, possibly indefinite matrix."""
     k = C.shape[0]
     try:
         values = eigh(C, subset_by_index=[k - 1, k - 1], eigvals_only=True, check_finite=False)
@@ -300,7 +297,7 @@ def largest_eigenvalue(C: Floats) -> float:
 def lanczos_pair(
     product: Callable[[Floats], Floats], k: int, near: Floats | None = None
 ) -> tuple[float, Floats]:
-    """Return the leading eigenpair by Lanczos, from a fixed start for reproducibility."""
+    """Return the leading eigenpair by Lanczos, from a reproducible start."""
     start = np.random.RandomState(0).standard_normal(k)
     start /= np.linalg.norm(start)
     tol, width = 0.0, 24

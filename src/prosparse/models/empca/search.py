@@ -1,7 +1,5 @@
 """Search for one component: starts, EM and improvement of the supports.
 
-[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
-        ICML 2008.
 [YZ13]  X.-T. Yuan, T. Zhang. Truncated power method for sparse eigenvalue problems.
         JMLR 14, 2013.
 
@@ -70,8 +68,7 @@ def find_component(
 ) -> Optimum | None:
     """Return the best component found, or None if no variance remains.
 
-    ``warm`` are components under a similar constraint, e.g. a neighbouring K. Their images Cw are
-    used as starts.
+    The images Cw of ``warm`` components, e.g. of a neighbouring K, are starts.
     """
     allowed = np.flatnonzero(c.allowed)
     value, v = quadratic.leading(allowed)
@@ -103,10 +100,10 @@ def make_starts(
     first: Floats,
     warm: Iterable[Floats],
 ) -> Floats:
-    """Return starts (r, p): principal component, warm, random and single-variable starts.
+    """Return starts (r, p): principal component, warm, random, single variables.
 
-    The sign of a principal component is arbitrary, and with w >= 0 one of the signs can be
-    useless: both are starts ([SB08] section 3.2).
+    The sign of a principal component is arbitrary, and with w >= 0 one of the signs can be useless:
+    both are starts ([SB08] section 3.2).
     """
     random = rng.standard_normal((effort.n_restarts, first.size))
     rows = [first[None, :], np.abs(random) if c.nonnegative else random]
@@ -125,9 +122,8 @@ def single_variable_starts(
 ) -> Floats:
     """Return starts from the K largest entries of columns of C.
 
-    Twenty times ``count`` columns are sampled, and the ``count`` distinct supports of largest w'Cw
-    are returned. If variables form many small groups, these starts find components that random
-    vectors and the first principal component miss.
+    If variables form many small groups, these starts find components that random vectors and the
+    first principal component miss.
     """
     variables = np.flatnonzero(c.allowed)
     if variables.size > max(20 * count, 64):
@@ -150,7 +146,7 @@ def split_starts(state: State, reason: StopReason) -> list[Optimum]:
 
 
 def polish(quadratic: Quadratic, c: Constraint, effort: Effort, optima: list[Optimum]) -> Optimum:
-    """Improve each distinct support: optimal loadings, steps of [YZ13], then swaps."""
+    """Improve each support: optimal loadings, steps of [YZ13], then swaps."""
     exact = []
     for k in _distinct(np.array([optimum.w for optimum in optima])):
         shrunken = Support(optima[k].w, optima[k].value)
@@ -198,7 +194,7 @@ def _improve_at_angle(
 def _continue_search(
     step: Callable[[Support], Support], optimum: Optimum, effort: Effort, tol: float
 ) -> Optimum:
-    """Continue the search with ``step`` until the relative increase is below ``tol``."""
+    """Continue the search until the relative increase is below ``tol``."""
     start = Support(optimum.w, optimum.value)
     run = iterate(step, start, max_iter=effort.max_iter, tol=tol * start.bound)
     return _append_stage(optimum, run.state, run.bounds, run.reason)
@@ -235,10 +231,9 @@ def find_at_angle(
     cosine: float,
     warm: Iterable[Floats] = (),
 ) -> Optimum | None:
-    """Return the best component at a minimum angle from the columns of V (p, l), or None.
+    """Return the best component at a minimum angle from V (p, l), or None.
 
-    Starts: the best component on unused variables, which is feasible, the principal components
-    with and without deflation, and random vectors.
+    One start is the best component on unused variables, which is feasible.
     """
     if V.shape[1] == 0:
         return find_component(quadratic, c, effort, rng, warm)

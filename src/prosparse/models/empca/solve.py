@@ -1,8 +1,5 @@
 """Sequential and joint components, as pure functions.
 
-[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
-        ICML 2008.
-
 After each component, C is deflated ([SB08] (18)), its variables are excluded, or later components
 are constrained to a minimum angle (`angle`).
 """
@@ -84,7 +81,7 @@ class Solution(NamedTuple):
 
     @property
     def reason(self) -> StopReason:
-        """Most severe stop reason; unfinished loops take precedence over exhausted variance."""
+        """Most severe stop reason; unfinished loops precede exhausted variance."""
         reason = worst([found.reason for found in self.components])
         return StopReason.EXHAUSTED if self.exhausted and not reason.unfinished else reason
 
@@ -165,7 +162,7 @@ def certify_component(
     clock: Clock,
     at_angle: bool,
 ) -> tuple[Optimum, Certificate]:
-    """Return a component with its certificate; a better component may replace it.
+    """Certify a component, which a better one may replace.
 
     With an angle constraint, only the bound is used, which also holds under the constraint.
     """
@@ -277,18 +274,6 @@ def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]
     """Solve problems of increasing cardinality, each started from its neighbours.
 
     The path is computed upwards, and then downwards without random starts.
-
-    Parameters
-    ----------
-    op : Operator
-        Centred data.
-    problems : sequence of EmpcaOptions
-        Problems in increasing order of their cardinalities.
-
-    Returns
-    -------
-    list of Solution
-        In the same order.
     """
     quadratic = quadratic_of(op)
     certification = problems[0].certification if problems else None
@@ -314,7 +299,7 @@ def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]
 
 
 def certification_problems(solution: Solution) -> Iterator[Candidate]:
-    """Yield each component with the problem that it solves, for `certify.bounds.gaps`."""
+    """Yield each component with the problem that it solves."""
     remaining, options = all_variables(solution.quadratic), solution.options
     for K, found in zip(options.cardinalities, solution.components, strict=False):
         c = next_constraint(remaining, K, options.nonnegative)
@@ -323,10 +308,7 @@ def certification_problems(solution: Solution) -> Iterator[Candidate]:
 
 
 def count_components(op: Operator, total: float) -> int:
-    """Return the number of eigenvalues that exceed those of white noise.
-
-    ``total`` is the number of observations.
-    """
+    """Count the eigenvalues above white noise, for ``total`` observations."""
     n, p = op.shape
     values = np.linalg.eigvalsh(to_numpy(op.outer() if n <= p else op.gram()))[::-1]
     values = np.where(values > RANK_TOL * values[0], values, 0.0)  # smaller values are rounding

@@ -2,8 +2,6 @@
 
     maximise  w'Cw  subject to  |w| = 1,  at most K nonzeros,  and, optionally,  w >= 0
 
-[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
-        ICML 2008.
 [MWA06] B. Moghaddam, Y. Weiss, S. Avidan. Spectral bounds for sparse PCA. NeurIPS 2006.
 
 Symbols: F (r, p) rows to threshold, usually images Cw; K the maximum number of nonzeros of a row.
@@ -27,40 +25,16 @@ class Constraint(NamedTuple):
 
 
 def selection_score(F: Floats, c: Constraint) -> Floats:
-    """Return the absolute value or the positive part of F, and -1 for variables not allowed.
-
-    Parameters
-    ----------
-    F : ndarray of shape (r, p)
-        Images Cw as rows.
-    c : Constraint
-        Constraint on the component.
-
-    Returns
-    -------
-    ndarray of shape (r, p)
-    """
+    """Return |F| or the positive part of F, and -1 for variables not allowed."""
     gain = np.maximum(F, 0.0) if c.nonnegative else np.abs(F)
     return np.where(c.allowed, gain, -1.0)
 
 
 def threshold(F: Floats, c: Constraint, *, soft: bool = True) -> Floats:
-    """Threshold rows to K entries and unit norm, [SB08] Algorithm 2.
+    """Threshold rows (r, p) to K entries and unit norm, [SB08] Algorithm 2.
 
-    Parameters
-    ----------
-    F : ndarray of shape (r, p)
-        Rows to threshold.
-    c : Constraint
-        Constraint on the component.
-    soft : bool, default=True
-        Whether the next largest entry is subtracted from the K largest (soft threshold). Rows
-        that become zero because of ties are thresholded hard.
-
-    Returns
-    -------
-    ndarray of shape (r, p)
-        Unit rows; zero rows if no entry satisfies the constraint.
+    A soft threshold subtracts the next largest entry from the K largest, unless ties would remove
+    all of them.
     """
     gain = selection_score(F, c)
     p = gain.shape[1]
@@ -87,26 +61,10 @@ def _largest_entries(gain: Floats, K: int) -> Floats:
 
 
 def renormalise(quadratic: Quadratic, w: Floats, *, near: bool = False) -> tuple[float, Floats]:
-    """Return the optimal loadings of any sign on the nonzeros of ``w``.
+    """Return the optimal value and loadings of any sign on the nonzeros of ``w``.
 
-    [MWA06] calls this variational renormalisation.
-
-    Parameters
-    ----------
-    quadratic : Quadratic
-        C.
-    w : ndarray of shape (p,)
-        Component whose support is used.
-    near : bool, default=False
-        Whether ``w`` is close to the optimum. The loadings are then computed to eight digits, in
-        less time.
-
-    Returns
-    -------
-    value : float
-        Largest eigenvalue of the block of C on the nonzeros.
-    w : ndarray of shape (p,)
-        Its unit eigenvector, with zeros elsewhere.
+    [MWA06] calls this variational renormalisation. If ``w`` is ``near`` the optimum, the loadings
+    are computed to eight digits, in less time.
     """
     S = np.flatnonzero(w)
     value, v = quadratic.leading(S, w[S] if near else None)
@@ -114,7 +72,7 @@ def renormalise(quadratic: Quadratic, w: Floats, *, near: bool = False) -> tuple
 
 
 def embed(v: Floats, S: Indices, p: int) -> Floats:
-    """Return the vector of length p with entries ``v`` at ``S`` and zeros elsewhere."""
+    """Return a vector of length p with entries ``v`` at ``S``, zero elsewhere."""
     w = np.zeros(p)
     w[S] = v
     return w

@@ -1,4 +1,4 @@
-"""Globally sparse probabilistic PCA: `model`, `evidence`, `solve`, and the `estimator`."""
+"""Globally sparse probabilistic PCA."""
 
 from .estimator import GSPPCA
 

@@ -56,26 +56,8 @@ def diagnose_structure(
 ) -> list[Diagnostic]:
     """Check whether the selected columns have common structure.
 
-    Parameters
-    ----------
-    op : Operator
-        Data matrix.
-    parts : Spectrum
-        Its spectrum.
-    selected : ndarray of int
-        Indices of the selected columns.
-    d : int
-        Number of components.
-    noise : float
-        Variance of inactive columns.
-    white : float or None
-        Variance of all columns, if it is known.
-    smallest : bool
-        Whether the smallest possible number of columns was selected.
-
-    Returns
-    -------
-    list of Diagnostic
+    ``noise`` is the variance of inactive columns, and ``white`` that of all columns, if it is
+    known.
     """
     n, p = op.shape
     if not count_signals(to_numpy(parts.eigenvalues), n, p, white):
@@ -98,7 +80,7 @@ def diagnose_structure(
 
 
 def diagnose_rows(op: Operator, noise: float) -> list[Diagnostic]:
-    """Check whether rows near the mean, where the noiseless density is infinite, dominate."""
+    """Check for many rows near the mean, where the noiseless density diverges."""
     squares = to_numpy(op.sample_rows(MAX_SAMPLED_ROWS).row_squares())
     proportion = float(np.mean(squares <= NEAR_MEAN**2 * noise * op.shape[1]))
     if proportion <= MAX_PROPORTION_NEAR_MEAN:

@@ -130,7 +130,6 @@ class GSPPCA(GaussianProjection):
     """
 
     _accepts_any_container = True
-    _variable_attributes = (("inclusion_probability", "inclusion_probability_"),)
 
     def __init__(
         self,
@@ -180,7 +179,8 @@ class GSPPCA(GaussianProjection):
         """
         with self._fitting():
             op, columns = self._standardise(X, self.scale)
-            options = self._options(self._open_checkpoint(checkpoint, X))
+            file = self._open_checkpoint(checkpoint, X)
+            options = Options(**self.get_params(deep=False), checkpoint=file)
             solution = solve(op, options, self._scaled(op, X))
             self._describe(solution, columns, op.shape[0] * op.shape[1])
         for diagnostic in solution.diagnostics:
@@ -196,25 +196,8 @@ class GSPPCA(GaussianProjection):
             return op
         return standardise(self._validate(X, reset=False), True)[0]
 
-    def _options(self, checkpoint: Checkpoint | None) -> Options:
-        return Options(
-            n_components=self.n_components,
-            n_features_to_select=self.n_features_to_select,
-            scaled=self.scale,
-            noise=self.noise,
-            evidence=self.evidence,
-            model_prior=self.model_prior,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            verbose=self.verbose,
-            checkpoint=checkpoint,
-        )
-
     def _describe(self, found: Solution, columns: Columns, entries: int) -> None:
-        """Set the fitted attributes in the columns and units of ``X``.
-
-        ``entries`` is the number of entries of the operator.
-        """
+        """Set the fitted attributes; ``entries`` is the size of the operator."""
         self._set_columns(columns, found.order, found.selected, found.components, found.relevance)
         self.n_components_ = found.n_components
         self.n_selected_ = int(found.selected.size)

@@ -1,4 +1,4 @@
-"""Marginal likelihood (evidence) of every number of variables along a ranking.
+"""Marginal likelihood (evidence) of each number of variables in a ranking.
 
 [MBL16] Theorems 1 and 2, [BLM18]. In the model of cardinality q the first q variables of the
 ranking are active, x_v = W y (+ noise), and the others are Gaussian noise of variance sigma_1^2.
@@ -95,14 +95,14 @@ Density = NoiselessDensity | NoisyDensity
 
 
 def _squared_radii(block: Array, order: Array, last: Array, xp: Namespace) -> Array:
-    """Return r^2 of every row for every cardinality, by cumulative sums along the ranking."""
+    """Return r^2 of every row and cardinality, by cumulative sums."""
     ranked = xp.take(block, order, axis=1)
     squares = xp.cumulative_sum(ranked * ranked, axis=1, dtype=xp.float64)
     return xp.take(squares, last, axis=1)
 
 
 def _sum_derivatives(r2: Array, log_b: Array, floor: Array, density: Density) -> tuple[Array, ...]:
-    """Return the sums over rows of the log density and its derivatives, per cardinality.
+    """Sum the log density and its derivatives over rows, for each cardinality.
 
     Cardinalities are processed in tiles whose temporaries fit into the cache.
     """
@@ -126,20 +126,8 @@ def _sum_block_derivatives(
 class NestedModels:
     """Models of the first q variables of a ranking.
 
-    Parameters
-    ----------
-    op : Operator
-        Data matrix.
-    order : ndarray of int, shape (p,)
-        Indices of the variables, most relevant first.
-    d : int
-        Number of components.
-    noise : float
-        Variance of the inactive variables.
-    kind : {"noiseless", "noisy"}
-        Model of the active variables.
-    report : callable, optional
-        Function that receives the largest log evidence after every Newton iteration.
+    ``order`` (p,) has the most relevant variable first, and ``noise`` is the variance of the
+    inactive variables. ``report`` receives the largest log evidence after every Newton iteration.
     """
 
     def __init__(
@@ -164,10 +152,7 @@ class NestedModels:
         self.nodes = np.zeros((2, 0))
 
     def path(self, cardinalities: np.ndarray) -> CardinalityPath:
-        """Return the log evidence of the given cardinalities.
-
-        Rows are processed in blocks, so that memory does not depend on their number.
-        """
+        """Return the log evidence of the given cardinalities, in blocks of rows."""
         q = np.asarray(cardinalities)
         if self.nodes.shape[1] == 0:
             self._initialise_nodes(q)
@@ -181,8 +166,7 @@ class NestedModels:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return cardinalities and their log evidence plus log prior.
 
-        For large data matrices these are the cardinalities of a coarse-to-fine search, otherwise
-        all of them.
+        Cardinalities of large data matrices are those of a coarse-to-fine search.
         """
 
         def log_posterior(q: np.ndarray) -> np.ndarray:
@@ -221,10 +205,7 @@ class NestedModels:
         return log_b
 
     def cache_radii(self, q: np.ndarray) -> Operator | None:
-        """Return r^2 of all rows, or None if these are not much smaller than the data matrix.
-
-        Newton iterations then read the squared radii instead of the data matrix.
-        """
+        """Return r^2 of all rows, to read instead of X, or None if that is large."""
         n, p = self.op.shape
         if 8 * q.size > p or n * q.size > self.max_radii:
             return None
@@ -233,7 +214,7 @@ class NestedModels:
         return DenseOperator(self.op.gather_rows(f, entrywise=True))
 
     def _column_indices(self, q: np.ndarray) -> tuple[Array, Array]:
-        """Return the ranked columns and the position of the last active one per cardinality."""
+        """Return the ranked columns and the last active one of each cardinality."""
         like = self.column_squares
         return from_numpy(self.order[: int(q.max())], like), from_numpy(q - 1, like)
 
@@ -265,21 +246,9 @@ class NestedModels:
         return tuple(to_numpy(part) for part in parts)
 
     def maximise(self, q: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Maximise the log density of the active variables over log b by Newton's method.
+        """Return the maximum of the log density over log b, and its maximiser.
 
-        Parameters
-        ----------
-        q : ndarray of int, shape (m,)
-            Cardinalities.
-        offset : ndarray of shape (m,)
-            Initial log b, minus its moment estimate.
-
-        Returns
-        -------
-        value : ndarray of shape (m,)
-            Maximum.
-        log_b : ndarray of shape (m,)
-            Maximiser.
+        Newton's method starts from the moment estimate plus ``offset``.
         """
         centre = self.moment_estimate(q)
         log_b, value = centre + offset, np.empty(q.size)
@@ -319,12 +288,12 @@ def evidence_path(
     *,
     kind: EvidenceKind = "noiseless",
 ) -> CardinalityPath:
-    """Return the log evidence of the models of the first q variables of ``order``."""
+    """Return the log evidence of the models of the first variables of ``order``."""
     return NestedModels(op, np.asarray(order), d, noise_variance, kind).path(cardinalities)
 
 
 def _spaced_indices(low: int, high: int, count: int) -> np.ndarray:
-    """Return about ``count`` indices from low to high (inclusive), denser near ``low``."""
+    """Return about ``count`` indices from low to high, denser near ``low``."""
     half = count // 2
     even = np.linspace(low, high, half)
     dense = low - 1 + np.geomspace(1, high - low + 1, half)
@@ -334,22 +303,7 @@ def _spaced_indices(low: int, high: int, count: int) -> np.ndarray:
 def search_coarse_to_fine(
     evaluate: Callable[[np.ndarray], np.ndarray], cardinalities: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Search the maximum on successively finer grids.
-
-    Parameters
-    ----------
-    evaluate : callable
-        Function from cardinalities to values.
-    cardinalities : ndarray of int
-        Candidates, increasing.
-
-    Returns
-    -------
-    cardinalities : ndarray of int
-        Evaluated candidates, including all around the maximum.
-    values : ndarray
-        Their values.
-    """
+    """Search the maximum on finer and finer grids; return all evaluated points."""
     q = np.asarray(cardinalities)
     values = np.full(q.size, np.nan)
     low, high = 0, q.size - 1

@@ -1,4 +1,4 @@
-"""Variational iterations of the relaxed model from q(Y) to q(Y); for symbols see `model`.
+"""Variational iterations of the relaxed model from q(Y) to q(Y).
 
 The iterations alternate between q(W) and q(Y), and a state may be stored after either. If the data
 matrix has fewer rows than columns, Y is smaller than W, and acceleration over Y is cheaper.
@@ -68,24 +68,9 @@ def make_factor_step(
 ) -> Callable[[FactorState], FactorState]:
     """Return one variational iteration, from q(Y) to q(W) to q(Y).
 
-    An iteration over a matrix in memory costs two products with X, and a product with at most eight
-    columns for the Newton step. A matrix in blocks is read once per iteration: the new Y and Y'X
-    are computed together, and the state contains both.
-
-    Parameters
-    ----------
-    op : Operator
-        Data matrix.
-    n : int
-        Number of observed rows.
-    single : Operator, default=None
-        Data matrix in single precision. If given, products with X and arrays of length p are in
-        single precision.
-
-    Returns
-    -------
-    callable
-        Function from `FactorState` to `FactorState`.
+    A matrix in blocks is read once per iteration: the new Y and Y'X are computed together, and the
+    state contains both. With a copy ``single`` of the matrix, products with X and arrays of length
+    p are in single precision.
     """
     xp, total = op.xp, float(op.xp.sum(op.column_squares()))
     table, work = (op, xp.float64) if single is None else (single, xp.float32)
@@ -165,31 +150,10 @@ def extend_step(
     curvature: Curvature,
     multiply_columns: Callable[[Array], Array],
 ) -> tuple[Array, Array | None, float]:
-    """Replace the plain step by Newton's step orthogonal to the span of the factors.
+    """Replace the plain step by Newton's step orthogonal to the factors.
 
-    Parameters
-    ----------
-    state : FactorState
-        State before the step.
-    YY : ndarray of shape (d, d)
-        Its product Y'Y.
-    Y_new : Array of shape (n, d)
-        Factors after the plain step.
-    YX_new : Array of shape (d, p) or None
-        Their product Y'X if the data matrix is read in blocks.
-    curvature : Curvature
-        Second derivatives of the bound at ``state``.
-    multiply_columns : callable
-        Function from Y to Y'X.
-
-    Returns
-    -------
-    Y : Array of shape (n, d)
-        Factors after Newton's step.
-    YX : Array of shape (d, p) or None
-        Their product Y'X if the data matrix is read in blocks.
-    ratio : float
-        Largest ratio r of `newton_correction`.
+    ``YY`` is Y'Y before the step, and ``YX_new`` is Y_new'X if the data matrix is read in blocks.
+    Returns the factors, their product with X, and the largest ratio r of `newton_correction`.
     """
     Y, YX = state.Y, YX_new
     F = Y_new - Y
@@ -213,27 +177,10 @@ def make_mixed_precision_step(
 ) -> Callable[[FactorState], FactorState]:
     """Return a step that uses single precision until rounding errors matter.
 
-    Single precision halves the cost. A result in single precision is accepted if the bound
-    increases by more than its rounding error and ``min_increase``, or decreases by more than these
-    from a start that an accelerator proposed. Otherwise this iteration and all later ones are in
-    double precision. In single precision, the rounding error is subtracted from the bound, so that
-    the bound does not decrease at the change to double precision.
-
-    Parameters
-    ----------
-    op : Operator
-        Data matrix.
-    n : int
-        Number of observed rows.
-    single : Operator
-        Data matrix in single precision.
-    min_increase : float
-        Minimum increase of the bound in single precision.
-
-    Returns
-    -------
-    callable
-        Function from `FactorState` to `FactorState`.
+    A result in single precision is accepted if the bound increases by more than its rounding error
+    and ``min_increase``, or decreases by more than these from a start that an accelerator proposed.
+    Otherwise all later iterations are in double precision. The rounding error is subtracted from
+    the bound, so that the bound does not decrease at the change.
     """
     xp = op.xp
     double_step, single_step = make_factor_step(op, n), make_factor_step(op, n, single)
@@ -260,8 +207,7 @@ def make_mixed_precision_step(
 def over_factors(start: FactorState, xp: Namespace) -> QuasiNewton:
     """Accelerate the iterations over Y and log ``sigma2``.
 
-    All other parts of the state follow from these within one step. If the data matrix is read in
-    blocks, Y'X is combined with the same coefficients as Y.
+    If the data matrix is read in blocks, Y'X is combined with the same coefficients as Y.
     """
     shape, YX_shape = start.Y.shape, None if start.YX is None else start.YX.shape
     size = math.prod(shape)

@@ -1,4 +1,4 @@
-"""Model of globally sparse probabilistic PCA: all components use the same variables.
+"""Model of globally sparse probabilistic PCA.
 
 [MBL16]  P.-A. Mattei, C. Bouveyron, P. Latouche. Globally sparse probabilistic PCA.
          AISTATS 2016.
@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri
@@ -59,7 +59,7 @@ class State(NamedTuple):
 
 
 def init(parts: Spectrum, d: int) -> State:
-    """Return the maximum likelihood loadings of probabilistic PCA; t = column variance / d."""
+    """Return the ML loadings of probabilistic PCA, and t = column variance / d."""
     n, p = parts.n, parts.op.shape[1]
     squares = parts.op.column_squares()
     values = to_numpy(parts.eigenvalues) / n
@@ -77,20 +77,8 @@ def min_noise(parts: Spectrum) -> float:
 def make_step(op: Operator, n: int) -> Callable[[State], State]:
     """Return one variational iteration, from q(W) to q(Y) to q(W).
 
-    An iteration costs two products with X and O(p d + d^3) operations. Arrays of length p stay on
-    the device of the data matrix, in double precision; d x d matrices are in CPU memory.
-
-    Parameters
-    ----------
-    op : Operator
-        Any data matrix with the same X'X as the observed one.
-    n : int
-        Number of observed rows.
-
-    Returns
-    -------
-    callable
-        Function from `State` to `State`.
+    An iteration costs two products with X and O(p d + d^3) operations. ``op`` is any data matrix
+    with the same X'X as the n observed rows.
     """
     total = float(op.xp.sum(op.column_squares()))
 
@@ -100,7 +88,8 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         root = covariance_root(to_numpy(M.T @ M) + state.S_sum, state.sigma2)
         # M root' is better conditioned than M.
         rows = factor_products(op, M @ from_numpy(root.T, M))
-        moments = factor_moments(n, root, c * c * root.T @ rows.squares() @ root)
+        A = n * (root.T @ root) + c * c * root.T @ rows.squares() @ root
+        moments = FactorMoments(*np.linalg.eigh(A), _factor_divergence(n, root, A))
         cG = from_numpy(c * c * root @ moments.Q, M).T @ rows.YX
         new = update_loadings(cG, moments, state.t, state.sigma2, op, n, total)
         M = new.means.T @ from_numpy(new.basis_change.T, M)
@@ -110,7 +99,7 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
 
 
 def covariance_root(WW: np.ndarray, sigma2: float) -> np.ndarray:
-    """Return the lower triangular root, Sigma = (I + E[W'W] / sigma2)^-1 = root' root."""
+    """Return lower triangular root with root' root = (I + E[W'W] / sigma2)^-1."""
     factor = np.linalg.cholesky(WW / sigma2 + np.eye(WW.shape[0]))
     inverse: np.ndarray = dtrtri(factor, lower=1)[0]
     return inverse
@@ -125,38 +114,14 @@ class FactorMoments(NamedTuple):
     remainder: np.ndarray | None = None  # (d, d) Q'A Q - diag(a), None if it is zero
 
 
-def factor_moments(n: int, root: np.ndarray, YY: np.ndarray) -> FactorMoments:
-    """Return the moments of q(Y) from the root of Sigma and the product of the means, Y'Y."""
-    A = n * (root.T @ root) + YY
-    return FactorMoments(*np.linalg.eigh(A), _factor_divergence(n, root, A))
-
-
 def rounded_factor_moments(
     n: int, root: np.ndarray, Q: np.ndarray, squares: np.ndarray, sigma2: float, precision: type
 ) -> FactorMoments:
-    """Return the moments of q(Y) if Y Q was rounded.
+    """Return the moments of q(Y) if Y Q was rounded; ``squares`` is Q'Y'Y Q.
 
     The rounding error is common to all columns and would accumulate. The bound is valid for any Y
     and any approximation diag(a) of Q'A Q, provided that ``remainder`` is the exact difference.
-
-    Parameters
-    ----------
-    n : int
-        Number of observed rows.
-    root : ndarray of shape (d, d)
-        Root of Sigma.
-    Q : ndarray of shape (d, d)
-        Basis.
-    squares : ndarray of shape (d, d)
-        Product of the rounded Y Q with itself.
-    sigma2 : float
-        Noise variance.
-    precision : type
-        Floating-point type of a / sigma2.
-
-    Returns
-    -------
-    FactorMoments
+    ``precision`` is the floating-point type of a / sigma2.
     """
     A = n * (Q.T @ root.T @ root @ Q) + squares
     a = sigma2 * (np.diagonal(A) / sigma2).astype(precision).astype(float)
@@ -189,29 +154,8 @@ def update_loadings(
 ) -> Loadings:
     """Update t, q(W) and sigma2, expand the parameters, and compute the bound.
 
-    The rows of W are integrated out for the update of t. Then S_jk = t_k D_jk and
-    m_jk = c g_jk S_jk.
-
-    Parameters
-    ----------
-    cG : Array of shape (d, p)
-        G / sigma2.
-    moments : FactorMoments
-        Moments of q(Y).
-    t : Array of shape (p,)
-        Prior variances.
-    sigma2 : float
-        Noise variance.
-    op : Operator
-        Data matrix.
-    n : int
-        Number of observed rows.
-    total : float
-        Sum of squares of X.
-
-    Returns
-    -------
-    Loadings
+    The rows of W are integrated out for the update of t. Then S_jk = t_k D_jk and m_jk = c g_jk
+    S_jk. ``cG`` (d, p) is G / sigma2, and ``total`` is the sum of squares of X.
     """
     xp, (d, p) = op.xp, cG.shape
     e = from_numpy(moments.a / sigma2, cG, cG.dtype)
@@ -252,7 +196,7 @@ def update_loadings(
 def lower_bound(
     n: int, p: int, residual: float, sigma2: float, divergence_Y: float, divergence_W: float
 ) -> float:
-    """Return the expected log-likelihood minus the divergences of q(Y) and q(W).
+    """Return the expected log-likelihood minus the divergences of q(Y), q(W).
 
     ``residual`` is the expected squared distance of X from Y W'.
     """
@@ -278,22 +222,12 @@ def _summarise(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[tuple[
     return (*sums, xp.sum(active), *small), means
 
 
-class RelaxedState(Protocol):
-    """Fields common to the states of both iterations, `State` and `FactorState`."""
-
-    @property
-    def t(self) -> Array: ...
-
-    @property
-    def slope(self) -> Array: ...
+def rank_variables(t: Array, slope: Array) -> np.ndarray:
+    """Return the variables by decreasing t, and by h_k'(0) if t is zero."""
+    return np.lexsort((-to_numpy(slope), -to_numpy(t)))
 
 
-def rank_variables(state: RelaxedState) -> np.ndarray:
-    """Return the indices of the variables by decreasing t, and by h_k'(0) if t is zero."""
-    return np.lexsort((-to_numpy(state.slope), -to_numpy(state.t)))
-
-
-def relative_relevance(state: RelaxedState) -> np.ndarray:
+def relative_relevance(t: Array) -> np.ndarray:
     """Return u in [0, 1]: u_k^2 is proportional to t_k, and the maximum is 1."""
-    t = to_numpy(state.t).astype(float)
+    t = to_numpy(t).astype(float)
     return np.sqrt(t / t.max()) if t.max() > 0 else np.zeros_like(t)

@@ -1,4 +1,4 @@
-"""Density of the active variables with noise: [MBL16] Theorem 1 as a positive integral.
+"""Density of the active variables with noise, [MBL16] Theorem 1.
 
 Given g = |y|^2 ~ chi2_d, the active part of an observation is N(0, s I_q) with
 s = sigma^2 + g / b^2. With tau = log g the logarithm of the integrand is

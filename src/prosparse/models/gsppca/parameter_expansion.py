@@ -15,7 +15,7 @@ import numpy as np
 
 
 def expand(a: np.ndarray, B: np.ndarray, n: int, q: float) -> tuple[np.ndarray, float]:
-    """Return the optimal change of basis W -> W R, Y -> Y R^-T, and the scale of W.
+    """Return the best change of basis W -> W R, Y -> Y R^-T, and the scale of W.
 
     The likelihood depends on W Y' only. The divergences from the priors depend on Z = R R' through
     tr(A Z^-1) + tr(B Z) + (n - q) log det Z, where A = diag(a), B = sum_k E[w_k w_k'] / t_k and q

@@ -1,4 +1,4 @@
-"""Quasi-Newton acceleration of fixed-point iterations that leaves saddle points.
+"""Quasi-Newton acceleration of fixed-point iterations.
 
 Let f = g(x) - x be the step of a fixed-point iteration. Changes df of the step that belong to
 changes dx of x determine the Jacobian J of f in an orthonormal basis of the dx. Newton's method
@@ -54,27 +54,22 @@ class QuasiNewtonMemory(NamedTuple):
 class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
     """Quasi-Newton acceleration with absolute eigenvalues.
 
-    Parameters
-    ----------
-    pack, unpack, xp, size
-        See `Extrapolation`.
-    n_compared : int, default=None
-        Number of leading entries of a vector that enter inner products. The other entries are
-        linear in these. By default, all entries are compared.
-    ahead : callable, default=None
-        Function from a result to a vector that lies further along the step than ``pack(result)``.
+    ``n_compared`` leading entries of a vector enter inner products, by default all; the other
+    entries are linear in these. ``ahead`` maps a result to a vector that lies further along the
+    step than ``pack(result)``.
     """
+
+    size = 4
 
     def __init__(
         self,
         pack: Callable[[State], Array],
         unpack: Callable[[Array, State], State],
         xp: Namespace,
-        size: int = 4,
         n_compared: int | None = None,
         ahead: Callable[[State], Array] | None = None,
     ):
-        super().__init__(pack, unpack, xp, size)
+        super().__init__(pack, unpack, xp)
         self.n_compared, self.ahead = n_compared, ahead
 
     def begin(self, state: State) -> QuasiNewtonMemory:
@@ -104,7 +99,7 @@ class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
         return self._continue_at(memory, proposal, result)
 
     def _weights(self, memory: QuasiNewtonMemory, m: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weights of the dx and of the df in the proposal, beyond f itself.
+        """Return the weights of the dx and the df in the proposal, beyond f itself.
 
         Rows that are not filled have weight zero. They take part because libraries that compile
         their operations do so once per shape.

@@ -57,29 +57,9 @@ def update_variances(
 
     A variable leaves the model (t_k = 0) if h_k'(0) <= 0, h_k(t_k) <= 0, and the maximum that
     Newton's method predicts from t_k is not positive either. It enters the model if h_k'(0) > 0.
-    No h_k decreases.
 
-    Parameters
-    ----------
-    t : Array of shape (p,)
-        Prior variances.
-    e : Array of shape (d,)
-        Eigenvalues of E[Y'Y], divided by the noise variance.
-    w : Array of shape (d, p)
-        Squared products of factors and variables, divided by the squared noise variance. Its
-        precision is that of all computations.
-    xp : Namespace
-        Array namespace.
-    summarise : callable
-        Function from the update to a tuple of numbers and small arrays, and any other object.
-
-    Returns
-    -------
-    update : VarianceUpdate
-    summaries : list
-        First result of ``summarise``, in CPU memory and in double precision.
-    arrays : object
-        Second result of ``summarise``.
+    ``summarise`` maps the update to a tuple of numbers and small arrays, which are returned in CPU
+    memory and in double precision, and to another object.
     """
     d, limits = e.shape[0], xp.finfo(w.dtype)
     ones = xp.ones_like(e)  # Products with ones are the fastest column sums.

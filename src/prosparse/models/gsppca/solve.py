@@ -61,7 +61,7 @@ class Options(NamedTuple):
 
     n_components: int | Literal["auto"]
     n_features_to_select: int | None
-    scaled: bool  # whether all columns have the same variance
+    scale: bool  # whether all columns were scaled to the same variance
     noise: NoiseEstimator
     evidence: EvidenceKind
     model_prior: ModelPrior
@@ -111,17 +111,7 @@ class Solution(NamedTuple):
 def solve(op: Operator, options: Options, scaled: Operator | None = None) -> Solution:
     """Select variables of a standardised data matrix and fit their components.
 
-    Parameters
-    ----------
-    op : Operator
-        Data matrix.
-    options : Options
-    scaled : Operator or None
-        Data matrix with columns of unit variance, on which "auto" counts components.
-
-    Returns
-    -------
-    Solution
+    ``scaled`` is the data matrix with columns of unit variance, on which "auto" counts components.
     """
     parts, d, found = count_factors(op, options, scaled)
     selection = select_variables(op, parts, d, options)
@@ -133,7 +123,7 @@ def solve(op: Operator, options: Options, scaled: Operator | None = None) -> Sol
     return Solution(
         n_components=d,
         order=selection.order,
-        relevance=relative_relevance(selection.run.state),
+        relevance=relative_relevance(selection.run.state.t),
         selected=selected,
         components=components,
         variances=explained / (n - 1),
@@ -145,14 +135,14 @@ def solve(op: Operator, options: Options, scaled: Operator | None = None) -> Sol
         best=selection.best,
         bounds=np.array(selection.run.bounds),
         reason=selection.run.reason,
-        diagnostics=diagnose(op, parts, selection, d, options, found),
+        diagnostics=diagnose(op, parts, selection, options, found),
     )
 
 
 def count_factors(
     op: Operator, options: Options, scaled: Operator | None
 ) -> tuple[Spectrum, int, bool]:
-    """Return the leading spectrum, the number of components, and whether structure was found.
+    """Return the spectrum, the number of components, and whether any was found.
 
     "auto" does not count eigenvalues of the data: with unequal noise they exceed white noise even
     if the columns share no variance. It selects columns with shared variance and counts their
@@ -171,7 +161,7 @@ def count_factors(
 
 
 def check_dimension(parts: Spectrum, d: int | Literal["auto"], options: Options) -> int:
-    """Return the number of components, checked against the data and the given cardinality."""
+    """Return the number of components, checked against data and cardinality."""
     p, q = parts.op.shape[1], options.n_features_to_select
     d = resolve_dimension(d, parts, q, white_noise(parts, options))
     if q is not None and not d <= q <= p:
@@ -184,21 +174,21 @@ def check_dimension(parts: Spectrum, d: int | Literal["auto"], options: Options)
 
 def white_noise(parts: Spectrum, options: Options) -> float | None:
     """Return the variance of all columns if they were scaled."""
-    return parts.n / (parts.n - 1) if options.scaled else None
+    return parts.n / (parts.n - 1) if options.scale else None
 
 
 def select_variables(op: Operator, parts: Spectrum, d: int, options: Options) -> SelectedVariables:
     """Rank the variables with d components and select how many by the evidence."""
     run = fit_relaxed(parts, d, options)
     empty = run.reason is StopReason.EMPTY_MODEL
-    order = rank_by_variance(parts, d) if empty else rank_variables(run.state)
+    order = rank_by_variance(parts, d) if empty else rank_variables(run.state.t, run.state.slope)
     noise = inactive_noise(parts, to_numpy(op.column_squares()), d, run.state.sigma2, options)
     q, log_evidence = compare_cardinalities(op, order, d, noise, options)
     return SelectedVariables(d, run, order, noise, q, log_evidence, int(np.argmax(log_evidence)))
 
 
 def rank_by_variance(parts: Spectrum, d: int) -> np.ndarray:
-    """Rank variables by variance, and those of equal variance by d principal components.
+    """Rank variables by variance, and equal ones by d principal components.
 
     This order replaces that of an empty relaxed model, which depends on the path of iterations.
     """
@@ -238,10 +228,7 @@ def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[F
 
 
 def single_precision_copy(op: Operator, d: int) -> Operator | None:
-    """Return a single-precision copy for early iterations, or None if it does not save time.
-
-    A copy saves time for matrices in CPU memory, in double precision and of moderate size.
-    """
+    """Return a single-precision copy for early iterations if it saves time."""
     X = op.whole
     if X is None or not is_numpy(X) or precision_of(X) == "float32":
         return None
@@ -254,9 +241,9 @@ def single_precision_copy(op: Operator, d: int) -> Operator | None:
 def inactive_noise(
     parts: Spectrum, squares: np.ndarray, d: int, relaxed: float, options: Options
 ) -> float:
-    """Return the variance of inactive variables; ``relaxed`` is that of the relaxed model."""
+    """Return the variance of inactive variables, at worst ``relaxed``."""
     # The variance of scaled columns is known. Residuals of active columns would bias an estimate.
-    kind = "median" if options.scaled else options.noise
+    kind = "median" if options.scale else options.noise
     noise = noise_variance(kind, to_numpy(parts.eigenvalues), squares, parts.n, d)
     floor = min_noise(parts)
     # If d components fit exactly, use the noise variance of the relaxed model.
@@ -275,14 +262,9 @@ def compare_cardinalities(
 
 
 def diagnose(
-    op: Operator,
-    parts: Spectrum,
-    selection: SelectedVariables,
-    d: int,
-    options: Options,
-    found: bool,
+    op: Operator, parts: Spectrum, selection: SelectedVariables, options: Options, found: bool
 ) -> list[Diagnostic]:
-    """Return the diagnostics of a selection; ``found`` says whether the test found structure."""
+    """Return the diagnostics; ``found`` is whether the test found structure."""
     if selection.run.reason is StopReason.EMPTY_MODEL:
         return [empty_model()]
     if not found:
@@ -290,7 +272,7 @@ def diagnose(
     smallest = selection.cardinalities.size > 1 and selection.best == 0
     white = white_noise(parts, options)
     diagnostics = diagnose_structure(
-        op, parts, selection.columns, d, selection.noise, white, smallest
+        op, parts, selection.columns, selection.d, selection.noise, white, smallest
     )
     if options.evidence == "noiseless":
         diagnostics += diagnose_rows(op, selection.noise)

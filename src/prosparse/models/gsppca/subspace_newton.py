@@ -36,7 +36,7 @@ RELATIVE_RIDGE = 1e-10  # ridge of the projection onto the span of Y, relative t
 
 
 class Curvature(NamedTuple):
-    """Second derivatives of the bound at the start of an iteration, in the basis Q."""
+    """Second derivatives of the bound before an iteration, in the basis Q."""
 
     Q: np.ndarray  # (d, d), the weakest direction first
     S: Array  # (d, p) posterior variances of W
@@ -45,17 +45,7 @@ class Curvature(NamedTuple):
 
 
 def projection_coefficients(YY: np.ndarray, YF: np.ndarray) -> np.ndarray:
-    """Return C, (d, d), for which F - Y C is orthogonal to the columns of Y.
-
-    Parameters
-    ----------
-    YY, YF : ndarray of shape (d, d)
-        Products Y'Y and Y'F.
-
-    Returns
-    -------
-    ndarray of shape (d, d)
-    """
+    """Return C (d, d) for which F - Y C is orthogonal to the columns of Y."""
     ridge = max(RELATIVE_RIDGE * float(np.trace(YY)), 1e-300) * np.eye(YY.shape[0])
     C: np.ndarray = np.linalg.solve(YY + ridge, YF)
     return C
@@ -64,23 +54,11 @@ def projection_coefficients(YY: np.ndarray, YF: np.ndarray) -> np.ndarray:
 def newton_correction(
     orthogonal: Array, curvature: Curvature, multiply_columns: Callable[[np.ndarray], Array]
 ) -> tuple[np.ndarray, float]:
-    """Return the difference between Newton's step and the plain step.
+    """Return the difference of Newton's and the plain step, and the largest r.
 
-    Parameters
-    ----------
-    orthogonal : Array of shape (n, d)
-        Part of the plain step that is orthogonal to the span of Y.
-    curvature : Curvature
-        Second derivatives of the bound.
-    multiply_columns : callable
-        Function from B, (d, m), to the products (orthogonal B)' X, (m, p).
-
-    Returns
-    -------
-    correction : ndarray of shape (d, d)
-        Coefficients: Newton's step adds ``orthogonal @ correction``.
-    max_ratio : float
-        Largest ratio r.
+    ``orthogonal`` (n, d) is the part of the plain step that is orthogonal to the span of Y.
+    ``multiply_columns`` maps B (d, m) to (orthogonal B)' X. Newton's step adds ``orthogonal @
+    correction`` for the returned correction (d, d).
     """
     gram, weak = to_numpy(orthogonal.T @ orthogonal), curvature.Q[:, :MAX_DIRECTIONS]
     values, vectors = np.linalg.eigh(weak.T @ gram @ weak)

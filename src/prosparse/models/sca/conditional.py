@@ -36,19 +36,7 @@ def has_missing(X: Table) -> bool:
 
 
 def posterior_means(X: Table, model: Factors) -> Array:
-    """Return the posterior means of the factors of each row, [AB08] (17).
-
-    Parameters
-    ----------
-    X : array-like of shape (n, p)
-        Rows.
-    model : Factors
-        Fitted model.
-
-    Returns
-    -------
-    array of shape (n, Q)
-    """
+    """Return the posterior means of the factors (n, Q), [AB08] (17)."""
     if not has_missing(X):
         return _complete_posterior(X, model)[0]
     Z = np.empty((X.shape[0], model.L.shape[1]))
@@ -59,19 +47,7 @@ def posterior_means(X: Table, model: Factors) -> Array:
 
 
 def row_log_densities(X: Table, model: Factors) -> Array:
-    """Return the log density of the observed entries of each row.
-
-    Parameters
-    ----------
-    X : array-like of shape (n, p)
-        Rows.
-    model : Factors
-        Fitted model.
-
-    Returns
-    -------
-    array of shape (n,)
-    """
+    """Return the log density of the observed entries of each row."""
     tau = model.tau
     if has_missing(X):
         samples = _incomplete_samples(X, model.mean)
@@ -84,68 +60,26 @@ def row_log_densities(X: Table, model: Factors) -> Array:
     Z, S = _complete_posterior(X, model)
     inverse, log_det = np.linalg.inv(S), float(np.linalg.slogdet(S)[1])
     explained = array_namespace(Z).sum((Z @ as_like(inverse, Z, Z.dtype)) * Z, axis=1)
-    squares = _centred(X, model.mean, 1.0 / np.sqrt(tau)).row_squares()
+    squares = centred_operator(X, model.mean, 1.0 / np.sqrt(tau)).row_squares()
     constant = float(np.sum(np.log(tau / (2.0 * np.pi)))) + log_det
     return 0.5 * (constant - squares + explained)
 
 
 def conditional_mean(X: Table, model: Factors, columns: np.ndarray) -> Array:
-    """Return the means of some columns given the observed entries of each row.
-
-    Parameters
-    ----------
-    X : array-like of shape (n, p)
-        Rows.
-    model : Factors
-        Fitted model.
-    columns : ndarray of int of shape (m,)
-        Positions of columns.
-
-    Returns
-    -------
-    array of shape (n, m)
-    """
+    """Return the means (n, m) of some columns given the observed entries."""
     Z = posterior_means(X, model)
     L, mean = (as_like(v, Z, Z.dtype) for v in (model.L[columns], model.mean[columns]))
     return mean + Z @ L.T
 
 
 def conditional_variance(X: Table, model: Factors, columns: np.ndarray) -> Array:
-    """Return the variances of new observations around `conditional_mean`.
-
-    Parameters
-    ----------
-    X : array-like of shape (n, p)
-        Rows.
-    model : Factors
-        Fitted model.
-    columns : ndarray of int of shape (m,)
-        Positions of columns.
-
-    Returns
-    -------
-    array of shape (n, m)
-    """
+    """Return the variances of new observations around `conditional_mean`."""
     spread = factor_contribution_variance(X, model, columns)
     return spread + as_like(1.0 / model.tau[columns], spread, spread.dtype)
 
 
 def factor_contribution_variance(X: Table, model: Factors, columns: np.ndarray) -> Array:
-    """Return the conditional variances of the factor part of some columns.
-
-    Parameters
-    ----------
-    X : array-like of shape (n, p)
-        Rows.
-    model : Factors
-        Fitted model.
-    columns : ndarray of int of shape (m,)
-        Positions of columns.
-
-    Returns
-    -------
-    array of shape (n, m)
-    """
+    """Return the conditional variances (n, m) of the factor part of columns."""
     L = model.L[columns]
     if not has_missing(X):
         Z, S = _complete_posterior(X, model)
@@ -163,12 +97,12 @@ def _complete_posterior(X: Table, model: Factors) -> tuple[Array, np.ndarray]:
     """Return posterior means and the covariance common to all rows."""
     L, tau, mean = model
     S = np.linalg.inv(np.eye(L.shape[1]) + (tau[:, None] * L).T @ L)
-    op = _centred(X, mean, np.ones_like(mean))
+    op = centred_operator(X, mean, np.ones_like(mean))
     filters = as_like(tau[:, None] * L @ S, X, op.dtype)
     return op.matmul(filters), S
 
 
-def _centred(X: Table, mean: np.ndarray, scale: np.ndarray) -> Operator:
+def centred_operator(X: Table, mean: np.ndarray, scale: np.ndarray) -> Operator:
     """Return the operator of centred and scaled rows."""
     dtype = None if container_of(X).on_cpu else X.dtype
     return operator_of(X, as_like(mean, X, dtype), as_like(scale, X, dtype))

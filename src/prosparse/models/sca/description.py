@@ -42,7 +42,7 @@ def explain_prior(model: VariableSelector, path: ModelPath | None, n_selected: i
 
 
 def check_views(state: State) -> None:
-    """Check that the views partition the columns, and the factors belong to views."""
+    """Check that the views partition the columns and match the factors."""
     views, p, d = state["view_columns_"], state["n_features_in_"], len(state["components_"])
     columns = np.sort(np.concatenate(views)) if views else np.empty(0)
     if not np.array_equal(columns, np.arange(p)):

@@ -32,8 +32,7 @@ from ...errors import (
     check_non_negative,
     warn,
 )
-from ...inference.checkpoint import Checkpoint
-from ...inference.loop import StopReason
+from ...inference.checkpoint import Stage
 from ...inference.progress import Progress
 from .._base import CheckpointLike, HasDensity, SparseProjection, check_varying
 from .conditional import (
@@ -51,6 +50,7 @@ from .missing_data import dense_with_missing, standardise_observed
 from .model import Noise
 from .non_gaussian_data import (
     NonGaussianModel,
+    check_in_memory,
     column_likelihoods,
     prepare_rows,
     view_likelihoods,
@@ -265,37 +265,10 @@ class SCA(HasDensity, SparseProjection):
 
     _accepts_any_container = True
     _variable_attributes = (
-        ("inclusion_probability", "inclusion_probability_"),
         ("noise_variance", "feature_noise_variance_"),
         ("linear_threshold", "linear_threshold_"),
         ("component_std_", "components_std_"),
     )
-
-    components_std_: Array
-    view_components_: list[Array]
-    view_columns_: list[np.ndarray]
-    view_names_: list[np.ndarray | None]
-    likelihood_: list[Likelihood]
-    linear_threshold_: Array
-    factor_view_: Array
-    view_correlation_: Array
-    n_private_: list[int]
-    n_pruned_: int
-    noise_variance_: Array
-    feature_noise_variance_: Array
-    explained_variance_per_view_: Array
-    explained_variance_per_group_: Array
-    factor_variance_per_group_: Array
-    groups_: np.ndarray
-    group_sizes_: np.ndarray
-    group_means_: Array
-    group_noise_variance_: Array
-    group_varying_: Array
-    objective_path_: Array
-    n_iter_: int
-    stop_reason_: StopReason
-    n_features_in_: int
-    feature_names_in_: np.ndarray
 
     def __init__(
         self,
@@ -388,12 +361,7 @@ class SCA(HasDensity, SparseProjection):
         """
         return self.fit(X, groups=groups, checkpoint=checkpoint).transform(X, groups=groups)
 
-    def _fit(
-        self,
-        X: Table,
-        labels: ArrayLike | None,
-        checkpoint: CheckpointLike,
-    ) -> None:
+    def _fit(self, X: Table, labels: ArrayLike | None, checkpoint: CheckpointLike) -> None:
         tables = list(X) if is_list_of_views(X) else None
         X, views = concatenate_views(X, self.views)
         X = self._validate(X, reset=True)
@@ -411,11 +379,7 @@ class SCA(HasDensity, SparseProjection):
             self._set_single_group_results(rows)
 
     def _fit_one_group(
-        self,
-        X: Table,
-        names: list[Likelihood],
-        checkpoint: CheckpointLike,
-        views_given: bool,
+        self, X: Table, names: list[Likelihood], checkpoint: CheckpointLike, views_given: bool
     ) -> None:
         """Fit samples of one group."""
         if any(name != "gaussian" for name in names):
@@ -427,19 +391,8 @@ class SCA(HasDensity, SparseProjection):
         op, columns, seen = _standardise(X, scale=self.noise == "feature")
         groups = varying_view_columns(self.view_columns_, columns.varying_index, X.shape[1])
         options = self._options(len(groups), columns)
-        # A list of data matrices defines the views in `fit`, not in the parameters, so that the
-        # checkpoint has to compare them.
-        file = self._open_checkpoint(
-            checkpoint, X, views=self.view_columns_ if views_given else None
-        )
-        solution = solve(
-            op,
-            seen,
-            groups,
-            options,
-            progress=Progress(self.max_iter, "SCA", self.verbose),
-            checkpoint=file.stage("loadings") if file else None,
-        )
+        stage = self._open_stage(checkpoint, X, views_given)
+        solution = solve(op, seen, groups, options, self._progress(), stage)
         kept = columns.varying_index
         mean, scale = (to_numpy(part).astype(float)[kept] for part in (columns.mean, columns.scale))
         self._set_results(solution, columns, mean, columns.length(scale))
@@ -461,11 +414,7 @@ class SCA(HasDensity, SparseProjection):
             )
 
     def _fit_groups(
-        self,
-        X: Table,
-        rows: RowGroups,
-        checkpoint: CheckpointLike,
-        views_given: bool,
+        self, X: Table, rows: RowGroups, checkpoint: CheckpointLike, views_given: bool
     ) -> None:
         """Fit samples of several groups."""
         columns = _standardise(X, scale=False)[1]
@@ -475,27 +424,13 @@ class SCA(HasDensity, SparseProjection):
             X, rows, self.noise == "feature", None if count is None else count + sum(private)
         )
         groups = varying_view_columns(self.view_columns_, table.kept, X.shape[1])
-        file = self._open_checkpoint(
-            checkpoint,
-            X,
-            views=self.view_columns_ if views_given else None,
-            groups=rows.labels[rows.codes],
-        )
-        solution = solve_groups(
-            table,
-            groups,
-            self._options(len(groups), columns),
-            progress=Progress(self.max_iter, "SCA", self.verbose),
-            checkpoint=file.stage("loadings") if file else None,
-        )
+        stage = self._open_stage(checkpoint, X, views_given, groups=rows.labels[rows.codes])
+        options = self._options(len(groups), columns)
+        solution = solve_groups(table, groups, options, self._progress(), stage)
         self._set_group_results(solution, columns, table, rows)
 
     def _fit_non_gaussian(
-        self,
-        X: Table,
-        names: list[Likelihood],
-        checkpoint: CheckpointLike,
-        views_given: bool,
+        self, X: Table, names: list[Likelihood], checkpoint: CheckpointLike, views_given: bool
     ) -> None:
         """Fit views of which at least one is not Gaussian."""
         op, columns, _ = _standardise(X, scale=True)
@@ -513,18 +448,10 @@ class SCA(HasDensity, SparseProjection):
         # One standard deviation on the scale of the linear predictor, by the slope of the mean.
         slope = np.where(kept_likelihood == "bernoulli", inside * (1.0 - inside), inside)
         per_unit = np.where(gaussian, deviation / size, np.minimum(deviation / slope, 2.0))
-        file = self._open_checkpoint(
-            checkpoint, X, views=self.view_columns_ if views_given else None
-        )
+        stage = self._open_stage(checkpoint, X, views_given)
+        options = self._options(len(groups), columns)
         solution = solve_non_gaussian(
-            rows,
-            op,
-            per_unit,
-            inside,
-            groups,
-            self._options(len(groups), columns),
-            progress=Progress(self.max_iter, "SCA", self.verbose),
-            checkpoint=file.stage("loadings") if file else None,
+            rows, op, per_unit, inside, groups, options, self._progress(), stage
         )
         self.likelihood_ = list(names)
         thresholds = spread(rows.linear_threshold[None, :], kept, self.n_features_in_)[0]
@@ -576,8 +503,7 @@ class SCA(HasDensity, SparseProjection):
     ) -> None:
         """Set the fitted attributes in the units and container of the data.
 
-        ``mean`` and ``size``, for the varying columns, map the units of the solution to those of
-        the data.
+        ``mean`` and ``size`` map the units of the solution to those of the data.
         """
         kept, width = columns.varying_index, self.n_features_in_
         components = spread(solution.L.T * size, kept, width)
@@ -656,10 +582,7 @@ class SCA(HasDensity, SparseProjection):
         )
 
     def _set_single_group_results(self, rows: RowGroups) -> None:
-        """Set the group attributes if there is one group.
-
-        The model is then equal to the model without groups.
-        """
+        """Set the group attributes of a model of one group."""
         self.groups_, self.group_sizes_ = rows.labels, rows.sizes
         xp = array_namespace(self.components_)
         self.group_means_ = self.mean_[None, :]
@@ -669,10 +592,7 @@ class SCA(HasDensity, SparseProjection):
         self.explained_variance_per_group_ = self.explained_variance_per_view_[None, :, :]
 
     def _set_noise(self, noise: np.ndarray, columns: Columns) -> None:
-        """Set the noise variances of columns and views.
-
-        Constant columns receive the mean of their view; the value is never used.
-        """
+        """Set the noise variances of columns and views."""
         column_noise = spread(noise[None, :], columns.varying_index, self.n_features_in_)[0]
         varying = to_numpy(columns.varying)
         view_noise = np.array(
@@ -683,16 +603,22 @@ class SCA(HasDensity, SparseProjection):
         self.noise_variance_ = columns.numbers(view_noise)
         self.feature_noise_variance_ = columns.numbers(column_noise)
 
-    def _open_checkpoint(
-        self, checkpoint: CheckpointLike, X: Table, **others: object
-    ) -> Checkpoint | None:
-        """Open the checkpoint of the fit.
+    def _open_stage(
+        self, checkpoint: CheckpointLike, X: Table, views_given: bool, **others: object
+    ) -> Stage | None:
+        """Open the checkpoint of the loadings.
 
-        ``max_iter`` must be equal if it also limits the initial fits.
+        A list of data matrices defines the views in ``fit``, not in the parameters, so that the
+        checkpoint compares them. ``max_iter`` must be equal if it also limits the initial fits.
         """
+        others["views"] = self.view_columns_ if views_given else None
         if self.n_components == "auto" or container_of(X).has_missing(X):
             others["max_iter"] = self.max_iter
-        return super()._open_checkpoint(checkpoint, X, **others)
+        file = self._open_checkpoint(checkpoint, X, **others)
+        return file.stage("loadings") if file else None
+
+    def _progress(self) -> Progress:
+        return Progress(self.max_iter, "SCA", self.verbose)
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
@@ -891,13 +817,8 @@ class SCA(HasDensity, SparseProjection):
             )
         X = self._validate_rows(_drop_target(views, target, n_views))
         columns = self.view_columns_[target]
-        container = container_of(X)
-        if not (container.on_cpu and container.in_memory):
-            raise InputError(
-                "`predict_view` requires NumPy, pandas, polars or SciPy sparse data, got "
-                f"{type(X).__name__}. Convert X to a NumPy array."
-            )
-        X = container.to_dense(X)
+        check_in_memory(X, "`predict_view` requires")
+        X = container_of(X).to_dense(X)
         X[:, columns] = np.nan
         codes = self._group_codes(groups, X)
         if non_gaussian := self._non_gaussian_model():
@@ -980,9 +901,9 @@ class SCA(HasDensity, SparseProjection):
         return model if columns is None else model.take(columns)
 
     def _gaussian_model(self, method: str, group: object) -> tuple[Factors, np.ndarray]:
-        """Return the model of the varying columns, of a group if there are several.
+        """Return the model of the varying columns, or of those varying in a group.
 
-        ``method`` is the public method that error messages name.
+        Error messages name the public ``method``.
         """
         check_is_fitted(self)
         name = self._first_non_gaussian()
@@ -1023,10 +944,7 @@ class SCA(HasDensity, SparseProjection):
         return next((name for name in self.likelihood_ if name != "gaussian"), None)
 
     def _group_codes(self, groups: ArrayLike | None, X: Table) -> np.ndarray | None:
-        """Return the group numbers of new rows.
-
-        The result is None if the groups are unknown or the model has no groups.
-        """
+        """Return the group numbers of new rows, None without (known) groups."""
         return encode_groups(groups, X.shape[0], getattr(self, "groups_", None))
 
     def _grouped_model(self) -> GroupedModel | None:
@@ -1124,10 +1042,7 @@ def _standardise(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray |
 def _drop_target(
     views: Table | Mapping[int, Table] | Sequence[Table], target: int, n_views: int
 ) -> Table:
-    """Return the views without the target.
-
-    A single data matrix is returned unchanged.
-    """
+    """Return the views without the target; a single data matrix is unchanged."""
     if isinstance(views, Mapping):
         unknown = [key for key in views if key not in range(n_views)]
         if unknown:

@@ -1,4 +1,4 @@
-"""Data of several groups of rows: each group centred by its own means, in common units."""
+"""Data of several groups of rows: own means, common units."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data import DenseOperator, Operator, container_of, operator_of, standardise, take_columns
-from ...data.arrays import as_like, to_numpy
+from ...data import DenseOperator, Operator, container_of, standardise, take_columns
+from ...data.arrays import to_numpy
 from ...data.columns import unit_of
 from ...data.containers import Table
 from ...data.row_groups import RowGroups
 from ...errors import InputError, ParameterError
 from ...selection.dimension import impute_by_pca
+from .conditional import centred_operator
 from .grouped import GroupSamples
 from .missing_data import dense_with_missing, standardise_observed
 from .missing_e_step import IncompleteSamples
@@ -20,7 +21,7 @@ from .samples import CompleteSamples, reduce_rows
 
 
 class GroupedData(NamedTuple):
-    """Grouped data: raw = mean + size * entry, on the columns that vary within a group."""
+    """Grouped data, raw = mean + size * entry, of columns that vary in a group."""
 
     members: list[GroupSamples]
     start: Operator  # (n, p) rows centred within groups, missing values imputed
@@ -66,23 +67,10 @@ def check_groups(rows: RowGroups, X: Table) -> None:
 
 
 def group_data(X: Table, rows: RowGroups, scale: bool, count: int | None) -> GroupedData:
-    """Centre each group by its own means.
+    """Centre each group by its own means, and impute missing values.
 
-    Parameters
-    ----------
-    X : array-like of shape (n, width)
-        Validated data matrix with NaN for missing values.
-    rows : RowGroups
-        Groups of the rows.
-    scale : bool
-        Whether to divide each column by its standard deviation within groups.
-    count : int or None
-        Number of components for the imputation of the starting point; None for the number that
-        exceeds noise.
-
-    Returns
-    -------
-    GroupedData
+    With ``scale``, columns are divided by their standard deviations within groups. ``count`` is the
+    number of components of the imputation; None for the number that exceeds noise.
     """
     check_groups(rows, X)
     missing = container_of(X).has_missing(X)
@@ -110,7 +98,7 @@ def group_data(X: Table, rows: RowGroups, scale: bool, count: int | None) -> Gro
         Z = impute_by_pca(np.where(seen, Z, 0.0), seen, count)
         start: Operator = DenseOperator(Z)
     else:
-        start = _operator(take_columns(X, kept), np.mean(mean, axis=0), size)
+        start = centred_operator(take_columns(X, kept), np.mean(mean, axis=0), size)
     return GroupedData(members, rows.centre_operator(start), missing, kept, size, mean)
 
 
@@ -158,7 +146,7 @@ def _check_variation(varying: np.ndarray, rows: RowGroups, width: int) -> None:
 
 
 def _impute_means(mean: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Replace the mean of a group without observations by that of the other groups."""
+    """Replace the mean of a group without observations by that of the others."""
     is_observed = ~np.isnan(mean)
     weights = is_observed * sizes[:, None]
     pooled = np.sum(np.where(is_observed, mean, 0.0) * weights, axis=0) / weights.sum(axis=0)
@@ -173,11 +161,5 @@ def _group_samples(
         return GroupSamples(
             IncompleteSamples((group_rows - mean) / size, ~np.isnan(group_rows)), positions
         )
-    op = reduce_rows(_operator(group_rows, mean, size))
+    op = reduce_rows(centred_operator(group_rows, mean, size))
     return GroupSamples(CompleteSamples(op, group_rows.shape[0]), positions)
-
-
-def _operator(X: Table, mean: np.ndarray, size: np.ndarray) -> Operator:
-    """Return the operator of centred and scaled rows."""
-    dtype = None if container_of(X).on_cpu else X.dtype
-    return operator_of(X, as_like(mean, X, dtype), as_like(size, X, dtype))

@@ -58,8 +58,7 @@ class GroupedModel(NamedTuple):
     def log_densities(self, X: Table, codes: np.ndarray | None) -> Array:
         """Return the (n,) log densities of the rows.
 
-        Rows with a group use the columns that vary within it; other rows use the columns that vary
-        within every group.
+        Rows use the columns that vary within their group, or within every group if it is unknown.
         """
         if codes is not None:
             return _apply_by_group(
@@ -125,26 +124,9 @@ def _apply_by_group(X: Table, codes: np.ndarray, of_group: Callable[[Table, int]
 
 
 def encode_groups(groups: object, n: int, fitted: np.ndarray | None) -> np.ndarray | None:
-    """Return the groups of new rows as codes.
+    """Return the groups of new rows as codes, None if they are unknown.
 
-    Parameters
-    ----------
-    groups : array-like of shape (n,) or None
-        Labels of the rows; None if unknown.
-    n : int
-        Number of rows.
-    fitted : ndarray of shape (G,) or None
-        Labels of the fit; None if there were no groups.
-
-    Returns
-    -------
-    ndarray of int of shape (n,) or None
-        None if the groups are unknown or there are none.
-
-    Raises
-    ------
-    ParameterError
-        If a label was not present in the fit.
+    ``fitted`` are the labels of the fit, None if there were no groups.
     """
     given = row_groups(groups, n)
     if given is None:

@@ -1,4 +1,4 @@
-"""Several groups of samples (batches, donors, studies): the step of the model.
+"""Several groups of samples (batches, donors): the step of the model.
 
 Model: x = Lambda z + mu_g + noise for a sample of group g, with z ~ N(0, diag(v_g)) and noise
 variance 1/tau_g. All groups share the loadings; means, noise variances and factor variances v_g are
@@ -68,21 +68,7 @@ class GroupedState(NamedTuple):
 
 
 def grouped_init(members: list[GroupSamples], lay: ViewLayout, pooled: State) -> GroupedState:
-    """Return the initial state, with equal parameters in all groups.
-
-    Parameters
-    ----------
-    members : list of GroupSamples
-        Samples of each group.
-    lay : ViewLayout
-        Layout of the views.
-    pooled : State
-        State of all samples as one group.
-
-    Returns
-    -------
-    GroupedState
-    """
+    """Return the initial state from that of all samples as one group."""
     now = pooled.ahead
     assert now.C is not None
     assert now.t is not None
@@ -100,7 +86,7 @@ def grouped_init(members: list[GroupSamples], lay: ViewLayout, pooled: State) ->
 def grouped_step(
     members: list[GroupSamples], lay: ViewLayout
 ) -> Callable[[GroupedState], GroupedState]:
-    """Return the step: v and q(z) per group, q(Lambda), then mu, tau and v per group."""
+    """Return the step: v and q(z) per group, q(Lambda), then mu, tau and v."""
     parts = [sub_layout(lay, member.columns) for member in members]
     n = float(sum(member.samples.n for member in members))
 
@@ -207,23 +193,12 @@ def covariance(v: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, float]:
 def optimal_factor_variances(v: np.ndarray, P: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Update each factor variance to its optimum given the others, in one sweep.
 
-    With the factors integrated out, each sample contributes
-    -1/2 log(1 + v s) + 1/2 q^2 v / (1 + v s) to the bound as a function of v = v_k. The form is
-    that of `loadings.update_ard_rows`, and s is the same for all samples. The maximum is at
-    v = (<q^2> - s) / s^2, or at zero if the mean <q^2> over the samples is below s.
+    With the factors integrated out, the bound of a sample has the form of
+    `loadings.update_ard_rows` as a function of v_k, and s is the same for all samples. The maximum
+    is at (<q^2> - s) / s^2, or at zero if the mean <q^2> over the samples is below s.
 
-    Parameters
-    ----------
-    v : ndarray of shape (Q,)
-        Factor variances.
-    P : ndarray of shape (Q, Q)
-        <Lambda' diag(tau) Lambda>.
-    second : ndarray of shape (Q, Q)
-        Mean of y y' over the samples, y = Lambda' diag(tau) (x - mu).
-
-    Returns
-    -------
-    ndarray of shape (Q,)
+    P (Q, Q) is <Lambda' diag(tau) Lambda>, and ``second`` (Q, Q) is the mean of y y' over the
+    samples, y = Lambda' diag(tau) (x - mu).
     """
     v = v.copy()
     for k in range(v.size):

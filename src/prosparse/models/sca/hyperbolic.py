@@ -1,4 +1,4 @@
-"""Generalised hyperbolic prior of the loadings, [AB08] (5), (10) and appendix B.
+"""Generalised hyperbolic prior, [AB08] (5), (10) and appendix B.
 
 A loading is Gaussian; its precision y given the loading has a generalised inverse Gaussian
 distribution
@@ -19,7 +19,7 @@ from ...numerics.bessel import kv_ratio, log_kv, scaled_k
 
 
 def bessel_ratio(omega: float, z: np.ndarray) -> np.ndarray:
-    """Return R_omega(z) = K_{omega+1}(z) / K_omega(z) for any real order, [AB08] (30)."""
+    """Return R_omega(z) = K_{omega+1}(z) / K_omega(z), [AB08] (30)."""
     z = np.asarray(z, dtype=float)
     ratio: np.ndarray
     if -1.0 <= omega <= 0.0:  # K_{-nu} = K_nu: both orders lie in [0, 1]
@@ -34,21 +34,13 @@ def bessel_ratio(omega: float, z: np.ndarray) -> np.ndarray:
 
 
 class HyperbolicPrior:
-    """Density p(l) of [AB08] (10): a scale mixture of Gaussians with precision gamma.
+    """Density p(l) of [AB08] (10): a scale mixture of Gaussians.
 
-    ``shape = 1`` is the Laplace prior, ``shape = rate = 0`` Normal-Jeffreys, 1/|l|. The prior is
-    improper, without normalising constant, if ``shape`` or ``rate`` is zero. For ``shape <= 1/2``
-    the density at zero is infinite, (11); an exact zero is then evaluated at ``smallest``, so that
-    the posterior density of sparse loadings is finite.
-
-    Parameters
-    ----------
-    shape : float
-        Shape a / DQ of [AB08].
-    rate : float
-        Rate b of [AB08]. The slope of -log p at infinity is ``l1 = sqrt(2 rate)``.
-    smallest : float, default=1e-12
-        Absolute value at which an exact zero is evaluated if the density there is infinite.
+    ``shape`` is a / DQ of [AB08] and ``rate`` is b. ``shape = 1`` is the Laplace prior, ``shape =
+    rate = 0`` Normal-Jeffreys, 1/|l|. The prior is improper, without normalising constant, if
+    ``shape`` or ``rate`` is zero. For ``shape <= 1/2`` the density at zero is infinite, (11); an
+    exact zero is then evaluated at ``smallest``, so that the posterior density of sparse loadings
+    is finite.
     """
 
     def __init__(self, shape: float, rate: float, smallest: float = 1e-12):

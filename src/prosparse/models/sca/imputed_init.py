@@ -8,14 +8,14 @@ iterations on the observed entries follow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from ...data import Operator
 from ...inference.loop import iterate
-from .model import State, ViewLayout, accelerator, max_precisions
-from .samples import CompleteSamples, Samples, reduce_rows
+from .model import State, ViewLayout, accelerator, ard_step, max_precisions
+from .samples import CompleteSamples, reduce_rows
 
 # Minimum tolerance per entry. The fit to imputed data is only a starting point.
 IMPUTED_TOLERANCE = 1e-7
@@ -25,37 +25,19 @@ def fit_imputed(
     imputed: Operator,
     lay: ViewLayout,
     first: State,
-    step_of: Callable[[Samples], Callable[[State], State]],
     max_iter: int,
     tol: float,
 ) -> State:
     """Return the state in which the iterations on the observed entries start.
 
-    Parameters
-    ----------
-    imputed : Operator
-        Centred data matrix with imputed values.
-    lay : ViewLayout
-        Layout of the views.
-    first : State
-        Start of the fit to imputed data.
-    step_of : callable
-        Function that returns the step of the model for given samples.
-    max_iter : int
-        Maximum number of iterations on imputed data.
-    tol : float
-        Tolerance per entry.
-
-    Returns
-    -------
-    State
-        Factors that lost all loadings have those of ``first`` again, because the observed entries
-        may support them.
+    ``imputed`` is the centred data matrix with imputed values, and ``first`` the start of its ARD
+    fit. Factors that lost all loadings have those of ``first`` again, because the observed entries
+    may support them.
     """
     n, p = imputed.shape
     samples = CompleteSamples(reduce_rows(imputed), n)
     run = iterate(
-        step_of(samples),
+        partial(ard_step, samples, lay),
         first,
         max_iter=max_iter,
         tol=max(tol, IMPUTED_TOLERANCE) * n * p,

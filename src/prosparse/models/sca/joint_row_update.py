@@ -1,4 +1,4 @@
-"""Joint update of the prior variances of all loadings of a variable, for many factors.
+"""Joint update of all prior variances of a variable, for many factors.
 
 A sweep over the loadings of a row takes Q rank-one updates of a Q x Q covariance, each limited by
 memory access. The joint update sets each prior variance to its optimum given the current others and
@@ -27,27 +27,15 @@ class RowPosteriors(NamedTuple):
 
 
 def gain(ratio: Array) -> Array:
-    """Return the gain in log evidence of a loading with r = q^2 / s at its optimum."""
+    """Return the optimal gain in log evidence of a loading with r = q^2 / s."""
     return 0.5 * (ratio - 1.0 - array_namespace(ratio).log(ratio))
 
 
 def posterior(t: np.ndarray, tau: np.ndarray, A: np.ndarray, G: np.ndarray) -> RowPosteriors:
-    """Return the posterior (26) by the Cholesky factors of B = I + tau t^1/2 A t^1/2.
+    """Return the posterior (26) by the Cholesky factors of B.
 
-    Parameters
-    ----------
-    t : ndarray of shape (r, k)
-        Prior variances.
-    tau : ndarray of shape (r,)
-        Noise precisions.
-    A : ndarray of shape (1 or r, k, k)
-        Sums of <z z'>.
-    G : ndarray of shape (r, k)
-        Sums of (x - mu) <z>.
-
-    Returns
-    -------
-    RowPosteriors
+    B = I + tau t^1/2 A t^1/2 for prior variances t (r, k), noise precisions tau (r,), sums A (1 or
+    r, k, k) of <z z'> and sums G (r, k) of (x - mu) <z>.
     """
     r, k = t.shape
     root = np.sqrt(t)
@@ -78,9 +66,8 @@ def row_evidence(
 def optimal_included_variances(rows: RowPosteriors, cost: np.ndarray) -> np.ndarray:
     """Return the (r, k) optimal prior variance of each included loading.
 
-    Each is optimal given the others, and zero if the loading does not pay its cost. q and s are
-    those of `loadings.update_ard_rows`: for a loading with posterior variance c, l / c and 1 / c -
-    1 / t.
+    Each is optimal given the others, and zero if the loading does not pay its cost. For a loading l
+    with posterior variance c, q and s of `loadings.update_ard_rows` are l / c and 1 / c - 1 / t.
     """
     t = np.where(rows.t > 0, rows.t, 1.0)
     shrinkage = np.where(rows.t > 0, np.sum(rows.V * rows.V, axis=2) / t, 1.0)  # c / t
@@ -107,27 +94,11 @@ def optimal_excluded_variances(
     cost: np.ndarray,
     min_residual_squares: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return row, factor and prior variance of excluded loadings that pay their cost.
+    """Return row, factor and variance of excluded loadings that pay their cost.
 
-    Parameters
-    ----------
-    rows : RowPosteriors
-        Posterior of the included loadings.
-    positions : ndarray of int of shape (r, k)
-        Factors of ``rows``.
-    tau : ndarray of shape (r,)
-        Noise precisions.
-    A : ndarray of shape (1 or r, Q, Q)
-        Sums of <z z'>.
-    G, allowed, cost : ndarray of shape (r, Q)
-        Sums of (x - mu) <z>, mask of the free loadings and minimum gain.
-    min_residual_squares : ndarray of shape (1 or r, Q)
-        Lower bound of A_jj after regression on the other factors. It screens the loadings, so that
-        few need the exact s.
-
-    Returns
-    -------
-    tuple of ndarray
+    ``rows`` are the posteriors of the included loadings, of the factors ``positions`` (r, k).
+    ``min_residual_squares`` (1 or r, Q) is a lower bound of A_jj after regression on the other
+    factors, by which few loadings need the exact s.
     """
     index = np.arange(positions.shape[0])[:, None], positions
     L, inside = np.zeros(G.shape), np.zeros(G.shape, dtype=bool)

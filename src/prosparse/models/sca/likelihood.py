@@ -53,7 +53,7 @@ def softplus(u: np.ndarray) -> np.ndarray:
 
 
 def _softplus_bound(second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return w, k of the best bound -log(1 + exp(u)) >= k - u/2 - w u^2 / 2 given E u^2."""
+    """Return w, k of -log(1 + exp(u)) >= k - u/2 - w u^2 / 2, best for E u^2."""
     xi = np.sqrt(np.maximum(second, 1e-12))
     w = np.tanh(0.5 * xi) / (2.0 * xi)
     return w, 0.5 * w * xi * xi + 0.5 * xi - softplus(xi)

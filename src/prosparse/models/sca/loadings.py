@@ -42,6 +42,25 @@ class LoadingPosteriors(NamedTuple):
     log_det: Array  # (p,) log det(I + tau t^1/2 A t^1/2)
 
 
+class RowData(NamedTuple):
+    """Data of the update of p rows with Q factors."""
+
+    t: Array  # (p, Q) prior variances
+    tau: Array  # (p,) noise precisions
+    A: Array  # (1 or p, Q, Q) sums of <z z'>
+    G: Array  # (p, Q) sums of (x - mu) <z>
+    allowed: Array  # (p, Q) False for loadings fixed at zero
+    cost: Array  # (p, Q) minimum gain of an included loading
+
+    def take(self, rows: np.ndarray, positions: np.ndarray) -> RowData:
+        """Return some rows, each with the factors at its positions."""
+        index = rows[:, None], positions
+        A = _submatrices(self.A, rows, positions)
+        return RowData(
+            self.t[index], self.tau[rows], A, self.G[index], self.allowed[index], self.cost[index]
+        )
+
+
 def update_ard_rows(
     t: Array, tau: Array, A: Array, G: Array, allowed: Array, cost: Array
 ) -> LoadingPosteriors:
@@ -52,30 +71,21 @@ def update_ard_rows(
     (Faul & Tipping 2002; cf. gamma = 1/<l^2> in (27)). A loading gains (r - 1 - log r) / 2 with r =
     q^2 / s, and is included if that exceeds ``cost`` (p, Q).
     """
+    data = RowData(t, tau, A, G, allowed, cost)
     if not is_numpy(t):  # screening costs more than a sweep on an accelerator
-        return _sweep(t, tau, A, G, allowed, cost)
+        return _sweep(data)
     p, Q = t.shape
     rows = LoadingPosteriors(np.zeros((p, Q)), np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros(p))
     if Q > MAX_SEQUENTIAL_FACTORS:
         swept = np.zeros((p, Q), dtype=bool)
-        swept[_update_jointly(rows, t, tau, A, G, allowed, cost)] = True
+        swept[_update_jointly(rows, data)] = True
     elif p * Q * Q <= MAX_BLOCK_ENTRIES or np.mean(t > 0) > DENSE_PROPORTION:
-        active = np.flatnonzero(np.any(_may_be_nonzero(t, tau, A, G, allowed), axis=1))
         swept = np.zeros((p, Q), dtype=bool)
-        swept[active] = True
+        swept[np.any(_may_be_nonzero(data), axis=1)] = True
     else:
-        swept = _candidates(t, tau, A, G, allowed, cost)
+        swept = _candidates(data)
     for block, positions in _blocks_of_similar_width(swept):
-        index = block[:, None], positions
-        part = _sweep(
-            t[index],
-            tau[block],
-            _submatrices(A, block, positions),
-            G[index],
-            allowed[index],
-            cost[index],
-        )
-        _write_rows(part, rows, block, positions)
+        _write_rows(_sweep(data.take(block, positions)), rows, block, positions)
     return rows
 
 
@@ -91,72 +101,58 @@ def _write_rows(
         rows.C[block[:, None, None], positions[:, :, None], positions[:, None, :]] = part.C
 
 
-def _update_jointly(
-    rows: LoadingPosteriors,
-    t: np.ndarray,
-    tau: np.ndarray,
-    A: np.ndarray,
-    G: np.ndarray,
-    allowed: np.ndarray,
-    cost: np.ndarray,
-) -> np.ndarray:
+def _update_jointly(rows: LoadingPosteriors, data: RowData) -> np.ndarray:
     """Update all loadings of each row at once and return the rows that fail.
 
     The others are written into ``rows``. A row fails if its evidence decreases.
     """
+    t, tau, A, G, allowed, cost = data
     before, optimal = np.zeros(t.shape[0]), np.zeros(t.shape)
     residual_squares = _min_residual_squares(A)
-    active = np.any(_may_be_nonzero(t, tau, A, G, allowed), axis=1)
+    active = np.any(_may_be_nonzero(data), axis=1)
     for block, positions in _blocks_of_similar_width(t > 0, active):
-        index, noise = (block[:, None], positions), tau[block]
-        old = posterior(t[index], noise, _submatrices(A, block, positions), G[index])
-        before[block] = row_evidence(old, noise, G[index], cost[index])
-        optimal[index] = optimal_included_variances(old, cost[index])
+        part = data.take(block, positions)
+        old = posterior(part.t, part.tau, part.A, part.G)
+        before[block] = row_evidence(old, part.tau, part.G, part.cost)
+        optimal[block[:, None], positions] = optimal_included_variances(old, part.cost)
         A_block = A if A.shape[0] == 1 else A[block]
         screen = residual_squares if A.shape[0] == 1 else residual_squares[block]
         i, j, variance = optimal_excluded_variances(
-            old, positions, noise, A_block, G[block], allowed[block], cost[block], screen
+            old, positions, tau[block], A_block, G[block], allowed[block], cost[block], screen
         )
         optimal[block[i], j] = variance
     decreases = np.zeros(t.shape[0], dtype=bool)
+    data = data._replace(t=optimal)
     for block, positions in _blocks_of_similar_width(optimal > 0, active):
-        index, noise = (block[:, None], positions), tau[block]
-        new = posterior(optimal[index], noise, _submatrices(A, block, positions), G[index])
-        decreases[block] = row_evidence(new, noise, G[index], cost[index]) < before[block]
+        part = data.take(block, positions)
+        new = posterior(part.t, part.tau, part.A, part.G)
+        decreases[block] = row_evidence(new, part.tau, part.G, part.cost) < before[block]
         C = new.V @ new.V.transpose(0, 2, 1)
         _write_rows(LoadingPosteriors(new.L, C, new.t, new.log_det), rows, block, positions)
     return np.flatnonzero(decreases)
 
 
-def _may_be_nonzero(
-    t: np.ndarray, tau: np.ndarray, A: np.ndarray, G: np.ndarray, allowed: np.ndarray
-) -> np.ndarray:
+def _may_be_nonzero(data: RowData) -> np.ndarray:
     """Return the (p, Q) loadings that are included, or could be in an empty row."""
+    t, tau, A, G, allowed, _ = data
     diagonal = np.diagonal(A, axis1=1, axis2=2)
     candidates: np.ndarray = (t > 0) | (allowed & (tau[:, None] * G * G > diagonal))
     return candidates
 
 
-def _candidates(
-    t: np.ndarray,
-    tau: np.ndarray,
-    A: np.ndarray,
-    G: np.ndarray,
-    allowed: np.ndarray,
-    cost: np.ndarray,
-) -> np.ndarray:
+def _candidates(data: RowData) -> np.ndarray:
     """Return the (p, Q) loadings that are included, or could be included first.
 
-    Most loadings of wide data are zero and remain zero without an update. The gain of a loading is
-    bounded by q and by the minimum of s, the residual sum of squares of a factor after regression
-    on all others.
+    The gain of a loading is bounded by q and by the minimum of s, the residual sum of squares of a
+    factor after regression on all others.
     """
+    t, tau, A, G, allowed, cost = data
     inside = t > 0
     L = np.zeros(t.shape)
     for block, positions in _blocks_of_similar_width(inside):
-        index = block[:, None], positions
-        C = row_covariances(t[index], tau[block], _submatrices(A, block, positions))[0]
-        L[index] = tau[block, None] * np.einsum("ijk,ik->ij", C, G[index])
+        part = data.take(block, positions)
+        C = row_covariances(part.t, part.tau, part.A)[0]
+        L[block[:, None], positions] = part.tau[:, None] * np.einsum("ijk,ik->ij", C, part.G)
     fitted = L @ A[0] if A.shape[0] == 1 else np.einsum("ij,ijk->ik", L, A)
     q = tau[:, None] * (G - fitted)
     s = tau[:, None] * _min_residual_squares(A)
@@ -167,7 +163,7 @@ def _candidates(
 
 
 def _min_residual_squares(A: np.ndarray) -> np.ndarray:
-    """Return (1 or p, Q) 1 / (A^-1)_jj with a margin for rounding; zero if unknown."""
+    """Return 1 / (A^-1)_jj (1 or p, Q), reduced for rounding; zero if unknown."""
     try:
         residual_squares: np.ndarray = 1.0 / np.diagonal(np.linalg.inv(A), axis1=1, axis2=2)
     except np.linalg.LinAlgError:  # a factor is zero in all samples
@@ -215,7 +211,7 @@ def _blocks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
 
 def row_covariances(t: np.ndarray, tau: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (Gamma + tau A)^-1 of (26), finite for t = 0, and log det(I + tau A t)."""
+    """Return (Gamma + tau A)^-1 of (26), also for t = 0, and its log det."""
     C, log_det = _covariances(t.T, tau, _rows_last(A))
     return C.transpose(2, 0, 1), log_det
 
@@ -227,9 +223,10 @@ def _rows_last(A: Array) -> Array:
 
 
 def _covariances(t: Array, tau: Array, A: Array) -> tuple[Array, Array]:
-    """Compute `row_covariances` with the rows last: t (Q, p), A (Q, Q, 1 or p), C (Q, Q, p).
+    """Compute `row_covariances` with the rows last.
 
-    B = I + tau t^1/2 A t^1/2 is inverted by sweeping its diagonal; all pivots are at least one.
+    The shapes are t (Q, p), A (Q, Q, 1 or p) and C (Q, Q, p). B = I + tau t^1/2 A t^1/2 is inverted
+    by sweeping its diagonal; all pivots are at least one.
     """
     xp, Q = array_namespace(t), t.shape[0]
     root = xp.sqrt(t)
@@ -251,13 +248,10 @@ def _covariances(t: Array, tau: Array, A: Array) -> tuple[Array, Array]:
     return B, log_det
 
 
-def _sweep(
-    t: Array, tau: Array, A: Array, G: Array, allowed: Array, cost: Array
-) -> LoadingPosteriors:
+def _sweep(data: RowData) -> LoadingPosteriors:
     """Update the loadings of each row in turn."""
-    xp = array_namespace(t)
-    t, G, allowed, cost = (_transposed_copy(part) for part in (t, G, allowed, cost))
-    A = _rows_last(A)
+    xp, tau, A = array_namespace(data.t), data.tau, _rows_last(data.A)
+    t, G, allowed, cost = map(_transposed_copy, (data.t, data.G, data.allowed, data.cost))
     Q, p = t.shape
     C, log_det = _covariances(t, tau, A)
     L = tau * xp.sum(C * G, axis=1)

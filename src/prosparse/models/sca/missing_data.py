@@ -1,4 +1,4 @@
-"""Data matrices with missing values (NaN), standardised by the observed entries."""
+"""Data with missing values (NaN), standardised by the observed entries."""
 
 from __future__ import annotations
 
@@ -22,15 +22,7 @@ def dense_with_missing(X: Table) -> np.ndarray:
 
 
 class RowsWithMissing:
-    """Raw rows with NaN for missing values; sums are over the observed entries.
-
-    See `data.columns.RawRows` for the protocol.
-
-    Parameters
-    ----------
-    X : array-like of shape (n, p)
-        Data matrix.
-    """
+    """Raw rows (see `RawRows`) with NaN; sums are over the observed entries."""
 
     centred_in_products = False
     working = "float64"
@@ -48,7 +40,6 @@ class RowsWithMissing:
         self.Z = np.where(self.seen, Z, 0.0)
 
     def extent(self) -> Extent:
-        """Return minima, maxima, sums and numbers of the observed entries per column."""
         count = self.seen.sum(axis=0).astype(float)
         empty = np.flatnonzero(count == 0)
         if empty.size:
@@ -62,34 +53,18 @@ class RowsWithMissing:
         return Extent(low, high, self.Z.sum(axis=0), count)
 
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
-        """Return sums and sums of squares of the observed entries after centring."""
         Z = np.where(self.seen, (self.Z - centre) / size, 0.0)
         return Deviations(Z.sum(axis=0), np.einsum("ij,ij->j", Z, Z))
 
     def operator(self, index: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        """Return the centred columns ``index``, zero where a value is missing."""
         Z = (self.Z[:, index] - shift) * factor
         return DenseOperator(np.where(self.seen[:, index], Z, 0.0))
 
 
 def standardise_observed(X: Table, scale: bool = False) -> tuple[Operator, Columns, np.ndarray]:
-    """Centre a data matrix with missing values by the observed means.
+    """Centre a data matrix by the observed means; return the mask as well.
 
-    Parameters
-    ----------
-    X : array-like of shape (n, p)
-        Data matrix with NaN for missing values.
-    scale : bool, default=False
-        Whether to divide each column by its standard deviation.
-
-    Returns
-    -------
-    op : Operator
-        Operator of the varying columns, zero where a value is missing.
-    columns : Columns
-        Map to the original columns and units.
-    seen : ndarray of bool of shape (n, n_varying)
-        Mask of the observed entries.
+    The operator has the varying columns, zero where a value is missing.
     """
     rows = RowsWithMissing(X)
     op, columns = standardise_rows(rows, scale)

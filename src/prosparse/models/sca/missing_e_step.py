@@ -51,13 +51,6 @@ class IncompleteSamples:
 
     Rows with the same missing variables share S_n. A missing view therefore costs one additional
     covariance, not one per sample.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        Entries centred by the observed means. Missing entries are ignored.
-    seen : ndarray of bool of shape (n, p)
-        Mask of the observed entries.
     """
 
     def __init__(self, X: np.ndarray, seen: np.ndarray):
@@ -132,7 +125,7 @@ class IncompleteSamples:
     def moments(
         self, L: np.ndarray, C: np.ndarray | None, tau: np.ndarray, mu: np.ndarray
     ) -> FactorMoments:
-        """Return the sums over the rows of the moments of q(z); see `Samples.moments`."""
+        """Return the sums over the rows of the moments of q(z) (E step)."""
         p, Q = L.shape
         lower = np.tril_indices(Q)
         half = lower[0].size

@@ -1,4 +1,4 @@
-"""Sparse probabilistic projections: sparse PCA, CCA and group factor analysis.
+"""Sparse probabilistic projections: PCA, CCA and group factor analysis.
 
 [AB08]  C. Archambeau, F. Bach. Sparse probabilistic projections. NIPS 21, 2008.
 
@@ -89,7 +89,7 @@ class ViewLayout(NamedTuple):
         return array_namespace(values).take(values, self.view, axis=0)
 
     def to_device_of(self, like: Array) -> ViewLayout:
-        """Return the layout in the array library of ``like``; ``block`` stays in NumPy."""
+        """Return the layout in the array library of ``like``, except ``block``."""
         view, allowed, member = (as_like(p, like) for p in (self.view, self.allowed, self.member))
         noise = as_like(self.noise, like) if self.noise_has_prior else view
         return ViewLayout(view, allowed, self.block, noise, member)
@@ -116,23 +116,7 @@ class State(NamedTuple):
 def view_layout(
     groups: list[np.ndarray], n_shared: int, private: list[int], noise: Noise = "view"
 ) -> ViewLayout:
-    """Return the layout of shared factors followed by private factors.
-
-    Parameters
-    ----------
-    groups : list of ndarray of int
-        Columns of each view.
-    n_shared : int
-        Number of shared factors.
-    private : list of int
-        Number of private factors of each view.
-    noise : {"view", "feature"}, default="view"
-        One noise variance per view or per column.
-
-    Returns
-    -------
-    ViewLayout
-    """
+    """Return the layout of shared factors followed by private factors."""
     if n_shared + sum(private) > MAX_FACTORS:
         raise ParameterError(
             f"`n_components` and `n_private` must add up to at most {MAX_FACTORS} factors, got "
@@ -161,25 +145,7 @@ def init(
     residual_variance: np.ndarray,
     prior: HyperbolicPrior | None,
 ) -> State:
-    """Return the state before the first step.
-
-    Parameters
-    ----------
-    samples : Samples
-        Data.
-    lay : ViewLayout
-        Layout of the views.
-    L : ndarray of shape (p, Q)
-        Initial loadings.
-    residual_variance : ndarray of shape (p,)
-        Variance of each column not explained by the loadings.
-    prior : HyperbolicPrior or None
-        Prior of the loadings; None for ARD.
-
-    Returns
-    -------
-    State
-    """
+    """Return the state before the first step; ``prior`` is None for ARD."""
     L, residual_variance = (as_like(part, samples.squares) for part in (L, residual_variance))
     xp, (p, Q) = array_namespace(L), L.shape
     t = C = None
@@ -197,7 +163,7 @@ def init(
 
 
 def ard_step(samples: Samples, lay: ViewLayout, state: State) -> State:
-    """Update q(z), q(Lambda) with its prior variances, mu, tau and the scale of z."""
+    """Update q(z), q(Lambda), its prior variances, mu, tau and the scale of z."""
     now = state.ahead
     assert now.t is not None
     xp, tau = array_namespace(now.L), lay.of_columns(now.tau)
@@ -260,10 +226,7 @@ def inclusion_prior(lay: ViewLayout, t: Array) -> InclusionPrior:
 
 
 def _rescale_factors(rows: LoadingPosteriors, tau: Array, r: Array, mu: Array) -> FactorParameters:
-    """Rescale the model to factors of unit variance.
-
-    The covariances are large and are changed in place.
-    """
+    """Rescale the model in place to factors of unit variance."""
     C = rows.C
     C *= r[:, None] * r
     return FactorParameters(rows.L * r, C, rows.t * r**2, tau, mu)
@@ -294,10 +257,7 @@ def log_posterior(
     now: FactorParameters,
     m: FactorMoments,
 ) -> float:
-    """Return log p(X | Lambda, mu, tau) + log p(Lambda) + log p(tau).
-
-    ``m`` are the moments at these parameters.
-    """
+    """Return log p(X | Lambda, mu, tau) + log p(Lambda) + log p(tau)."""
     log_prior = float(np.sum(prior.log_density(now.L[lay.allowed])))
     log_prior += noise_prior(samples, lay, now.tau)[2]
     return log_likelihood(samples, lay, now, m) + log_prior
@@ -306,7 +266,7 @@ def log_posterior(
 def log_likelihood(
     samples: Samples, lay: ViewLayout, now: FactorParameters, m: FactorMoments
 ) -> float:
-    """Return sum_n log N(x_n; mu, Lambda Lambda' + Psi^-1) of the observed entries."""
+    """Return sum_n log N(x_n; mu, Lambda Lambda' + Psi^-1) of observed entries."""
     spread = lay.total(samples.squares + samples.observed * now.mu**2)
     count = lay.total(samples.observed)
     noise = np.sum(count * np.log(now.tau / (2.0 * np.pi)) - now.tau * spread)
@@ -324,10 +284,7 @@ def update_offsets_and_noise(
     L: Array,
     C: Array | None,
 ) -> tuple[Array, Array, Array]:
-    """Return mu, tau and the expected squared residuals per noise class.
-
-    [AB08] (19), (21) or (27), (28).
-    """
+    """Return mu, tau and the squared residuals, [AB08] (19), (21), (27), (28)."""
     xp = array_namespace(L)
     mu = -xp.sum(L * m.z_sum, axis=1) / samples.observed
     cross = xp.sum(L * m.G, axis=1) - (mu - now.mu) * xp.sum(L * m.z_sum, axis=1)
@@ -362,9 +319,9 @@ def noise_prior(
 ) -> tuple[float, Array, float]:
     """Return the pseudo-samples, their squared residuals (K,) and the log prior.
 
-    The log prior is that of log tau, up to a constant, and does not depend on units. ``among`` (p,)
-    marks the columns with noise; None for all. The typical noise variance of a view is at its
-    optimum, the harmonic mean of the noise variances.
+    The log prior is that of log tau, up to a constant. ``among`` (p,) marks the columns with noise;
+    None for all. The typical noise variance of a view is at its optimum, the harmonic mean of the
+    noise variances.
     """
     xp = array_namespace(tau)
     if not lay.noise_has_prior:
@@ -381,7 +338,7 @@ def noise_prior(
     return N_PSEUDO_SAMPLES_VIEW + N_PSEUDO_SAMPLES_COLUMN, squares, log_prior
 
 
-def max_precisions(samples: Samples, lay: ViewLayout) -> Array:
+def max_precisions(samples: ColumnSquares, lay: ViewLayout) -> Array:
     """Return the (K,) noise precisions at `MIN_NOISE_RATIO`."""
     mean_squares = lay.total(samples.squares) / lay.total(samples.observed)
     return 1.0 / (MIN_NOISE_RATIO * mean_squares)
@@ -392,7 +349,6 @@ def accelerator(largest: Array) -> Anderson:
 
     Precisions are limited to ``largest`` (K,), the maximum that a step can reach.
     """
-
     xp = array_namespace(largest)
 
     def pack(state: State) -> Array:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...inference.acceleration import Anderson
 from .hyperbolic import HyperbolicPrior
 from .likelihood import Likelihood, Quadratic, bernoulli_bound, link, poisson_bound
 from .loadings import loadings_divergence, update_ard_rows, update_map_rows
@@ -113,8 +112,7 @@ def initial_offsets(rows: Rows, means: np.ndarray) -> np.ndarray:
 def fisher_information(rows: Rows, means: np.ndarray) -> np.ndarray:
     """Return the (p,) Fisher information of an entry about its linear predictor.
 
-    It is evaluated at the column mean and equals the variance of the entry. It is NaN for Gaussian
-    columns.
+    At the column mean it equals the variance of the entry. It is NaN for Gaussian columns.
     """
     found = np.full(rows.p, np.nan)
     zero_or_one, count = (rows.likelihood == name for name in ("bernoulli", "poisson"))
@@ -180,7 +178,7 @@ def predictor_moments(
 def row_posteriors(
     L: np.ndarray, mu: np.ndarray, second_moments: PackedMoments, q: Quadratic
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return Z, S and log det S of a block of rows given the bounds of their entries."""
+    """Return Z, S and log det S of a block of rows, given their bounds."""
     i, j = second_moments.lower
     half = q.w @ second_moments.outer
     precision = np.empty((q.w.shape[0], L.shape[1], L.shape[1]))
@@ -228,7 +226,7 @@ def moments(rows: Rows, lay: ViewLayout, state: NonGaussianState) -> Moments:
 def non_gaussian_step(
     rows: Rows, lay: ViewLayout, prior: HyperbolicPrior | None, state: NonGaussianState
 ) -> NonGaussianState:
-    """Update bounds, q(z), loadings, offsets, noise and, under ARD, the scale of z."""
+    """Update bounds, q(z), loadings, offsets, noise and, under ARD, the scale."""
     now = state.ahead
     m = moments(rows, lay, state)
     ones = np.ones(rows.p)  # A and G are already weighted by the precisions
@@ -264,7 +262,7 @@ def _update_offsets_and_noise(
     L: np.ndarray,
     C: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return mu, tau and the expected log density without the constants of the bounds."""
+    """Return mu, tau and the expected log density up to the bounds' constants."""
     projected = np.sum(L * m.z_sum, axis=1)
     mu = (m.b_sum - projected) / m.w_sum
     square = np.einsum("ijk,ij,ik->i", m.A, L, L, optimize=True)
@@ -286,26 +284,6 @@ def _update_offsets_and_noise(
     fit = 0.5 * np.sum((count * np.log(tau / (2.0 * np.pi)) - tau * residuals)[gaussian_classes])
     log_prior = noise_prior(rows, lay, tau, gaussian)[2]
     return mu, tau, float(fit) + float(value[~gaussian].sum()) + log_prior
-
-
-def non_gaussian_accelerator(rows: Rows, lay: ViewLayout) -> Anderson:
-    """Return the Anderson acceleration of loadings, offsets and log precisions."""
-    mean_squares = lay.total(rows.squares) / lay.total(rows.observed)
-    largest = 1.0 / (MIN_NOISE_RATIO * np.maximum(mean_squares, 1e-300))
-
-    def pack(state: NonGaussianState) -> np.ndarray:
-        now = state.ahead
-        return np.concatenate([now.L.ravel(), now.mu, np.log(now.tau)])
-
-    def unpack(vector: np.ndarray, state: NonGaussianState) -> NonGaussianState:
-        now = state.ahead
-        size, K = now.L.size, now.tau.size
-        L = np.where(now.L == 0, 0.0, vector[:size].reshape(now.L.shape))
-        change = np.clip(vector[-K:] - np.log(now.tau), -2.0, 2.0)
-        tau = np.minimum(now.tau * np.exp(change), largest)
-        return state._replace(ahead=now._replace(L=L, mu=vector[size:-K], tau=tau))
-
-    return Anderson(pack, unpack, np)
 
 
 def infer_rows(

@@ -1,4 +1,4 @@
-"""Views that are not Gaussian: validation of the data and inference for new rows."""
+"""Views that are not Gaussian: validation, and inference for new rows."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def dense_rows(X: Table, rows: slice) -> np.ndarray:
     return container.to_dense(container.take_rows(X, np.arange(rows.start, rows.stop)))
 
 
-def check_in_memory(X: Table) -> None:
-    """Raise an error for data outside CPU memory."""
+def check_in_memory(X: Table, reason: str = "Views that are not Gaussian require") -> None:
+    """Raise an error for data outside CPU memory; ``reason`` begins the message."""
     container = container_of(X)
     if not (container.on_cpu and container.in_memory):
         raise InputError(
-            "Views that are not Gaussian require NumPy, pandas, polars or SciPy sparse data, got "
-            f"{type(X).__name__}. Convert X to a NumPy array."
+            f"{reason} NumPy, pandas, polars or SciPy sparse data, got {type(X).__name__}. Convert "
+            "X to a NumPy array."
         )
 
 
@@ -135,28 +135,11 @@ class NonGaussianModel(NamedTuple):
 def prepare_rows(
     X: Table, kept: np.ndarray, likelihood: np.ndarray, mean: np.ndarray, size: np.ndarray
 ) -> tuple[Rows, np.ndarray]:
-    """Return the rows to fit and column means inside the range of each likelihood.
+    """Return the rows to fit, and column means in the range of the likelihood.
 
-    Parameters
-    ----------
-    X : array-like of shape (n, p)
-        Validated data matrix.
-    kept : ndarray of int of shape (q,)
-        Positions of the varying columns.
-    likelihood : ndarray of shape (q,)
-        Likelihood of these columns.
-    mean : ndarray of shape (q,)
-        Means of these columns.
-    size : ndarray of shape (q,)
-        Scales of the Gaussian columns.
-
-    Returns
-    -------
-    rows : Rows
-        Gaussian columns centred and scaled, others unchanged.
-    inside : ndarray of shape (q,)
-        Column means with pseudo-counts: half a count for Poisson columns, half a zero and half a
-        one for Bernoulli columns.
+    All arguments refer to the varying columns ``kept``. Gaussian columns are centred by ``mean``
+    and divided by ``size``. The means have pseudo-counts: half a count for Poisson columns, half a
+    zero and half a one for Bernoulli columns.
     """
     check_in_memory(X)
     X = take_columns(X, kept)

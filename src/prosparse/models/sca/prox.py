@@ -1,4 +1,4 @@
-"""Maximise  g l - e l^2 / 2 + log p(l)  over single loadings l, for many (e, g) at once.
+"""Maximise g l - e l^2 / 2 + log p(l) over loadings l, for many (e, g).
 
 By symmetry let g >= 0 and l >= 0. A stationary point solves e l + phi(l) = g with
 phi = -d log p / dl > 0. For shape <= 1 phi is convex and decreasing, so that the left side is
@@ -19,7 +19,7 @@ NEGLIGIBLE = 1e-12
 
 
 def largest_root(e: np.ndarray, g: np.ndarray, prior: HyperbolicPrior) -> np.ndarray:
-    """Return the largest l > 0 with e l + phi(l) = g, zero if there is none; g >= 0."""
+    """Return the largest l > 0 with e l + phi(l) = g >= 0, else zero."""
     if prior.shape == 1.0:
         soft_threshold: np.ndarray = np.maximum(g - prior.l1, 0.0) / e
         return soft_threshold

@@ -1,4 +1,4 @@
-"""Data as the model uses them: sums of the moments of the factors over the samples.
+"""Data as the model uses them: sums of factor moments over samples.
 
 `Samples` is the protocol. `CompleteSamples` implements it for complete data,
 `missing_e_step.IncompleteSamples` for data with missing values.
@@ -27,42 +27,18 @@ class FactorMoments(NamedTuple):
 
 
 class Samples(Protocol):
-    """Centred data of n samples and p variables.
-
-    Attributes
-    ----------
-    n : int
-        Number of samples.
-    p : int
-        Number of variables.
-    observed : array of shape (p,)
-        Number of observed entries of each variable.
-    squares : array of shape (p,)
-        Sum of squares of the observed entries of each variable.
-    """
+    """Centred data of n samples and p variables."""
 
     n: int
     p: int
-    observed: Array
-    squares: Array
+    observed: Array  # (p,) numbers of observed entries
+    squares: Array  # (p,) sums of squares of the observed entries
 
     def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> FactorMoments:
         """Return the sums over the samples of the moments of q(z) (E step).
 
-        Parameters
-        ----------
-        L : array of shape (p, Q)
-            Loadings.
-        C : array of shape (p, Q, Q) or None
-            Posterior covariances of the loadings of each variable; None for point estimates.
-        tau : array of shape (p,)
-            Noise precision of each variable.
-        mu : array of shape (p,)
-            Offsets from the observed means.
-
-        Returns
-        -------
-        FactorMoments
+        L (p, Q) are the loadings, C (p, Q, Q) the posterior covariances of each row, None for point
+        estimates, tau (p,) the noise precisions and mu (p,) the offsets from the observed means.
         """
 
 
@@ -71,16 +47,6 @@ def reduce_rows(op: Operator) -> Operator:
 
     The cost of an iteration on the factor of X'X does not depend on n. The factorisation takes
     O(p^2) memory and O(p^3) time and is omitted for large p.
-
-    Parameters
-    ----------
-    op : Operator
-        Centred data matrix (n, p).
-
-    Returns
-    -------
-    Operator
-        Operator of shape (min(n, p), p), or ``op`` itself.
     """
     n, p = op.shape
     return spectrum(op).op if n > p and p <= EXACT_SIDE else op
@@ -105,17 +71,8 @@ class ResidualSquares(NamedTuple):
 class CompleteSamples:
     """Complete data: all samples share one posterior covariance.
 
-    Parameters
-    ----------
-    op : Operator
-        Centred data matrix, or a matrix of fewer rows with the same X'X.
-    n : int
-        Number of samples, which may exceed the rows of ``op``.
-    residual : ResidualSquares or None, default=None
-        Part of X'X missing from ``op``; None if it is complete.
-    on_device : bool, default=False
-        Whether loadings and moments stay on the device of the data; otherwise they are NumPy
-        arrays.
+    ``op`` is the centred data matrix of n samples, or a matrix of fewer rows with the same X'X up
+    to ``residual``. With ``on_device``, loadings and moments stay on its device.
     """
 
     def __init__(
@@ -141,10 +98,7 @@ class CompleteSamples:
         return xp.astype(as_like(part, self.op.column_squares()), xp.float64, copy=False)
 
     def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> FactorMoments:
-        """Return the moments by [AB08] (17) or, with covariances C, (25).
-
-        ``mu`` is zero for complete data.
-        """
+        """Return the moments by [AB08] (17) or, with covariances C, (25)."""
         xp, Q = array_namespace(L), L.shape[1]
         weighted = tau[:, None] * L
         precision = weighted.T @ L + eye_like(weighted.T @ L, xp)

@@ -1,4 +1,4 @@
-"""Sketch of large data: few rows that approximate X'X, for most of the iterations.
+"""Sketch of large data: few rows that approximate X'X.
 
 Most iterations only rotate the factors towards sparse loadings. The factors lie close to the
 leading directions of the views, and the remainder is approximated by independent noise:
@@ -25,7 +25,7 @@ from .samples import ResidualSquares
 
 # Number of directions per view beyond the number of factors.
 N_EXTRA_DIRECTIONS = 10
-# Maximum number of passes over the data for the directions.
+# Maximum number of products with the data for the directions.
 MAX_PRODUCTS = 4
 # Minimum ratio of the rows of the data to those of the sketch.
 MIN_ROW_RATIO = 8
@@ -41,21 +41,9 @@ class Sketch(NamedTuple):
 def sketch_rows(
     op: Operator, groups: Sequence[np.ndarray], n_factors: Sequence[int]
 ) -> Sketch | None:
-    """Return a sketch of the data.
+    """Return a sketch of centred data (n, p), or None if it would save little.
 
-    Parameters
-    ----------
-    op : Operator
-        Centred data matrix (n, p).
-    groups : sequence of ndarray of int
-        Columns of each view.
-    n_factors : sequence of int
-        Number of factors of each view, shared ones included.
-
-    Returns
-    -------
-    Sketch or None
-        None if a sketch would save little.
+    ``n_factors`` counts shared factors in each view.
     """
     wanted = [count + N_EXTRA_DIRECTIONS for count in n_factors]
     if min(op.shape) <= max(EXACT_SIDE, MIN_ROW_RATIO * sum(wanted)):
@@ -80,7 +68,7 @@ def sketch_rows(
 
 
 def _leading(part: Operator, count: int) -> Array:
-    """Return approximate leading directions of a view, at most as many as columns."""
+    """Return approximate leading directions of a view, at most one per column."""
     if part.shape[1] <= count:
         return from_numpy(np.eye(part.shape[1]), part.column_squares())
     if part.shape[1] <= 2 * count:

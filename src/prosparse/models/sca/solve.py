@@ -1,4 +1,4 @@
-"""Fit of the model: from centred data to a `Solution`, in the units of the operator.
+"""Fit of the model: from centred data to a `Solution`.
 
 `solve` fits Gaussian views, `solve_non_gaussian` other likelihoods and `solve_groups` several
 groups of samples. The number of factors is selected by `_select_n_factors`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -49,7 +49,6 @@ from .non_gaussian import (
     Rows,
     fisher_information,
     initial_offsets,
-    non_gaussian_accelerator,
     non_gaussian_init,
     non_gaussian_step,
 )
@@ -95,7 +94,7 @@ class SCAOptions(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Fitted model in the units of the operator, with factors in their final order."""
+    """Fitted model in the units of the operator, with ordered factors."""
 
     L: np.ndarray  # (p, Q) loadings
     deviations: np.ndarray | None  # (p, Q) posterior standard deviations (ard)
@@ -115,30 +114,13 @@ def solve(
     seen: np.ndarray | None,
     groups: list[np.ndarray],
     options: SCAOptions,
-    *,
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Solution:
     """Fit the loadings of all views jointly.
 
-    Parameters
-    ----------
-    op : Operator
-        Centred data matrix (n, p), zero where a value is missing.
-    seen : ndarray of bool of shape (n, p) or None
-        Mask of the observed entries; None if all are observed.
-    groups : list of ndarray of int
-        Columns of each view.
-    options : SCAOptions
-        Parameters of the fit.
-    progress : Progress or None, default=None
-        Progress bar.
-    checkpoint : Stage or None, default=None
-        Stage of a checkpoint.
-
-    Returns
-    -------
-    Solution
+    ``op`` is the centred data matrix, zero where the mask ``seen`` is False; None if all entries
+    are observed. ``groups`` are the columns of each view.
     """
     samples, start, sketch, epsilon = _fit_data(op, seen, groups, options)
     counts, private = _factor_counts(start, samples.n, options), options.private
@@ -148,7 +130,7 @@ def solve(
         return view_layout(groups, shared, private, options.noise).to_device_of(samples.squares)
 
     def initial_state(lay: ViewLayout, prior: HyperbolicPrior | None) -> State:
-        shared, *n_private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
+        shared, n_private = _factors_by_view(lay, len(groups))
         tol = ROUGH_ROTATION if prior is None else EXACT_ROTATION
         loadings = initial_loadings(
             start, samples.n, groups, shared, n_private, options.rotation, tol
@@ -163,31 +145,22 @@ def solve(
     def begin(shared: int, how: SCAOptions) -> tuple[State, ViewLayout]:
         lay = layout(shared, private)
         first = initial_state(lay, None)
-        if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
-            first = fit_imputed(start, lay, first, _ard_steps(lay), how.max_iter, how.tol)
+        if seen is not None:
+            first = fit_imputed(start, lay, first, how.max_iter, how.tol)
         return first, lay
 
-    if options.n_components == "auto":
-        rough = _rough_options(options)
-        first, lay = _select_n_factors(
-            counts,
-            samples.n,
-            lambda shared: begin(shared, rough),
-            lambda s, at, k: _run_model(samples, at, None, s, epsilon, _limit_iterations(k, rough)),
-            options.max_iter,
-        )
-    elif options.prior == "ard":
-        first, lay = begin(counts.maximum, options)
+    def run_from(state: State, lay: ViewLayout, how: SCAOptions) -> Run[State]:
+        return _run_model(samples, lay, None, state, epsilon, how)
+
+    if options.n_components == "auto" or options.prior == "ard":
+        first, lay = _select_n_factors(counts, samples.n, begin, run_from, options)
     else:
         lay = layout(counts.maximum, private)
-    prior = None
-    no_free_loadings = not bool(array_namespace(lay.allowed).any(lay.allowed))
-    if options.prior == "hyperbolic" and not no_free_loadings:
+    prior = _hyperbolic_prior(lay, options)
+    if prior is not None:
         # Under the Normal-Jeffreys prior a zero loading stays zero. A start from the ARD solution
         # or from a sketch would therefore lead to a poorer local maximum.
-        shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
-        lay = layout(shared, private)
-        prior = HyperbolicPrior(options.shape / (options.n_features * lay.block.size), options.rate)
+        lay = layout(*_factors_by_view(lay, len(groups)))
         first = initial_state(lay, prior)
     run = _run_model(samples, lay, prior, first, epsilon, options, progress, checkpoint)
     # The log posterior is a density of the loadings as well.
@@ -195,6 +168,19 @@ def solve(
     if prior is not None:
         n_densities = n_densities + lay.allowed.sum(axis=1)
     return _solution(run, lay, max_factors, n_densities)
+
+
+def _factors_by_view(lay: ViewLayout, n_views: int) -> tuple[int, list[int]]:
+    """Return the number of shared factors and of private factors of each view."""
+    shared, *private = np.bincount(lay.block, minlength=n_views + 1).tolist()
+    return shared, private
+
+
+def _hyperbolic_prior(lay: ViewLayout, options: SCAOptions) -> HyperbolicPrior | None:
+    """Return the hyperbolic prior if it is requested and any loading is free."""
+    if options.prior != "hyperbolic" or not bool(array_namespace(lay.allowed).any(lay.allowed)):
+        return None
+    return HyperbolicPrior(options.shape / (options.n_features * lay.block.size), options.rate)
 
 
 def _run_model(
@@ -208,11 +194,14 @@ def _run_model(
     checkpoint: Stage | None = None,
 ) -> Run[State]:
     """Iterate from a state to convergence of the objective."""
-    step_of = _ard_steps(lay) if prior is None else _hyperbolic_steps(lay, prior)
+    if prior is None:
+        step = partial(ard_step, samples, lay)
+    else:
+        step = partial(hyperbolic_step, samples, lay, prior)
     xp = array_namespace(samples.squares)
     total, entries = float(xp.sum(samples.squares)), float(xp.sum(samples.observed))
     return iterate(
-        step_of(samples),
+        step,
         first,
         max_iter=options.max_iter,
         tol=options.tol * entries,
@@ -229,10 +218,8 @@ def _run_model(
 StateOf = TypeVar("StateOf", State, NonGaussianState, GroupedState)
 
 
-class RunFrom(Protocol[StateOf]):
-    """Run a given number of iterations from a state."""
-
-    def __call__(self, state: StateOf, lay: ViewLayout, n_iter: int, /) -> Run[StateOf]: ...
+# Function that runs a given number of iterations from a state.
+RunFrom = Callable[[StateOf, ViewLayout, int], Run[StateOf]]
 
 
 class FactorCounts(NamedTuple):
@@ -245,9 +232,9 @@ class FactorCounts(NamedTuple):
 def _select_n_factors(
     counts: FactorCounts,
     n: int,
-    begin: Callable[[int], tuple[StateOf, ViewLayout]],
-    run_from: RunFrom[StateOf],
-    max_iter: int,
+    begin: Callable[[int, SCAOptions], tuple[StateOf, ViewLayout]],
+    run: Callable[[StateOf, ViewLayout, SCAOptions], Run[StateOf]],
+    options: SCAOptions,
 ) -> tuple[StateOf, ViewLayout]:
     """Select the number of shared factors by the lower bound of the evidence.
 
@@ -258,25 +245,34 @@ def _select_n_factors(
 
     A factor that fits noise reduces the bound through the divergences of its loadings and scores.
     ARD alone does not remove such factors, because it updates one loading at a time. ``begin``
-    returns the initial state for a number of factors, ``run_from`` iterates. No numbers are
-    compared if ``max_iter`` does not exceed the iterations of one comparison.
+    returns the initial state for a number of factors, ``run`` iterates. No numbers are compared if
+    the number is given, or if ``max_iter`` does not exceed the iterations of one comparison.
     """
+    if options.n_components != "auto":
+        return begin(counts.maximum, options)
+    rough = options._replace(
+        max_iter=min(options.max_iter, MAX_ITER_PER_COUNT), tol=max(options.tol, ROUGH_TOL)
+    )
+
+    def run_from(state: StateOf, lay: ViewLayout, n_iter: int) -> Run[StateOf]:
+        return run(state, lay, rough._replace(max_iter=min(rough.max_iter, n_iter)))
+
     count = counts.initial
-    start, lay = begin(count)
-    if max_iter <= MAX_ITER_PER_COUNT:
+    start, lay = begin(count, rough)
+    if options.max_iter <= MAX_ITER_PER_COUNT:
         return start, lay
     best = run_from(start, lay, MAX_ITER_PER_COUNT).state
     while count < counts.maximum:
         more = min(count + max(1, count // 4), counts.maximum)
         goal = best.bound + MIN_GAIN_PER_SAMPLE * n * (more - count)
-        trial, other = _run_towards(goal, *begin(more), run_from)
+        trial, other = _run_towards(goal, *begin(more, rough), run_from)
         if trial.bound <= goal:
             break
         best, lay, count = trial, other, more
     larger, larger_lay = best, lay
     while 1 < count <= counts.initial:
         count //= 2
-        trial, other = _run_towards(best.bound, *begin(count), run_from)
+        trial, other = _run_towards(best.bound, *begin(count, rough), run_from)
         if trial.bound <= best.bound:
             break
         larger, larger_lay, best, lay = best, lay, trial, other
@@ -373,16 +369,6 @@ def _gain_per_iteration(run: Run[StateOf]) -> float:
     return (run.bounds[-1] - run.bounds[0]) / max(1, len(run.bounds) - 1)
 
 
-def _rough_options(options: SCAOptions) -> SCAOptions:
-    return options._replace(
-        max_iter=min(options.max_iter, MAX_ITER_PER_COUNT), tol=max(options.tol, ROUGH_TOL)
-    )
-
-
-def _limit_iterations(n_iter: int, options: SCAOptions) -> SCAOptions:
-    return options._replace(max_iter=min(options.max_iter, n_iter))
-
-
 def _take_factors(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[StateOf, ViewLayout]:
     """Return a state restricted to the factors ``keep``, as a new start."""
     now = state.ahead
@@ -410,47 +396,31 @@ def solve_non_gaussian(
     means: np.ndarray,
     groups: list[np.ndarray],
     options: SCAOptions,
-    *,
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Solution:
     """Fit views of which at least one is not Gaussian.
 
-    Parameters
-    ----------
-    rows : Rows
-        Data in blocks of rows.
-    op : Operator
-        Standardised columns, zero where a value is missing, for the initialisation.
-    per_unit : ndarray of shape (p,)
-        One standard deviation in units of the linear predictor.
-    means : ndarray of shape (p,)
-        Column means, strictly inside the range of the likelihood.
-    groups : list of ndarray of int
-        Columns of each view.
-    options : SCAOptions
-        Parameters of the fit.
-    progress : Progress or None, default=None
-        Progress bar.
-    checkpoint : Stage or None, default=None
-        Stage of a checkpoint.
-
-    Returns
-    -------
-    Solution
+    ``op`` has standardised columns, zero where a value is missing, for the initialisation.
+    ``per_unit`` (p,) is one standard deviation in units of the linear predictor. ``means`` (p,) are
+    column means strictly inside the range of the likelihood. ``groups`` are the columns of each
+    view.
     """
     start = spectrum(op).op if op.shape[0] > op.shape[1] else op
     mu = initial_offsets(rows, means)
 
     def begin(
-        shared: int, private: list[int], prior: HyperbolicPrior | None
+        shared: int, private: list[int], prior: HyperbolicPrior | None = None
     ) -> tuple[NonGaussianState, ViewLayout]:
         lay = view_layout(groups, shared, private, options.noise)
         L = initial_loadings(start, rows.n, groups, shared, private, options.rotation)[0]
         return non_gaussian_init(rows, lay, L * per_unit[:, None], mu, prior), lay
 
     def run_from(
-        first: NonGaussianState, lay: ViewLayout, prior: HyperbolicPrior | None, how: SCAOptions
+        first: NonGaussianState,
+        lay: ViewLayout,
+        how: SCAOptions,
+        prior: HyperbolicPrior | None = None,
     ) -> Run[NonGaussianState]:
         last = how is options
         return iterate(
@@ -458,7 +428,7 @@ def solve_non_gaussian(
             first,
             max_iter=how.max_iter,
             tol=max(how.tol, MIN_NON_GAUSSIAN_TOL) * float(rows.observed.sum()),
-            accelerator=non_gaussian_accelerator(rows, lay),
+            accelerator=accelerator(max_precisions(rows, lay)),
             exhausted=lambda state: not np.any(state.fitted.L),
             progress=progress if last else None,
             checkpoint=checkpoint if last else None,
@@ -466,24 +436,13 @@ def solve_non_gaussian(
 
     counts = _factor_counts(start, rows.n, options)
     max_factors = counts.maximum + sum(options.private)
-    if options.n_components == "auto":
-        rough = _rough_options(options)
-        first, lay = _select_n_factors(
-            counts,
-            rows.n,
-            lambda shared: begin(shared, options.private, None),
-            lambda s, at, k: run_from(s, at, None, _limit_iterations(k, rough)),
-            options.max_iter,
-        )
-    else:
-        first, lay = begin(counts.maximum, options.private, None)
-    prior = None
-    no_free_loadings = not bool(array_namespace(lay.allowed).any(lay.allowed))
-    if options.prior == "hyperbolic" and not no_free_loadings:
-        shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
-        prior = HyperbolicPrior(options.shape / (options.n_features * lay.block.size), options.rate)
-        first, lay = begin(shared, private, prior)
-    run = run_from(first, lay, prior, options)
+    first, lay = _select_n_factors(
+        counts, rows.n, lambda shared, how: begin(shared, options.private), run_from, options
+    )
+    prior = _hyperbolic_prior(lay, options)
+    if prior is not None:
+        first, lay = begin(*_factors_by_view(lay, len(groups)), prior)
+    run = run_from(first, lay, options, prior)
     # Probabilities of counts and loadings of the linear predictor do not depend on units.
     n_densities = np.where(rows.gaussian, rows.observed, 0.0)
     if prior is not None:
@@ -495,30 +454,13 @@ def solve_groups(
     data: GroupedData,
     views: list[np.ndarray],
     options: SCAOptions,
-    *,
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Solution:
-    """Fit samples of several groups under the ARD prior.
+    """Fit samples of several groups, centred within groups, under the ARD prior.
 
-    Parameters
-    ----------
-    table : GroupedData
-        Data centred within groups.
-    views : list of ndarray of int
-        Columns of each view.
-    options : SCAOptions
-        Parameters of the fit.
-    progress : Progress or None, default=None
-        Progress bar.
-    checkpoint : Stage or None, default=None
-        Stage of a checkpoint.
-
-    Returns
-    -------
-    Solution
-        ``mu`` and ``noise`` have one row per group. The noise is NaN if a column does not vary
-        within a group.
+    ``mu`` and ``noise`` of the solution have one row per group. The noise is NaN if a column does
+    not vary within a group.
     """
     members, n = data.members, data.start.shape[0]
     start = reduce_rows(data.start)
@@ -533,9 +475,7 @@ def solve_groups(
         loadings = initial_loadings(start, n, views, shared, private, options.rotation)
         pooled_state = init(pooled, lay, *loadings, None)
         if data.has_missing:
-            pooled_state = fit_imputed(
-                start, lay, pooled_state, _ard_steps(lay), how.max_iter, how.tol
-            )
+            pooled_state = fit_imputed(start, lay, pooled_state, how.max_iter, how.tol)
         return grouped_init(members, lay, pooled_state), lay
 
     def run_from(state: GroupedState, lay: ViewLayout, how: SCAOptions) -> Run[GroupedState]:
@@ -554,33 +494,13 @@ def solve_groups(
             checkpoint=checkpoint if last else None,
         )
 
-    if options.n_components == "auto":
-        rough = _rough_options(options)
-        first, lay = _select_n_factors(
-            counts,
-            n,
-            lambda shared: begin(shared, rough),
-            lambda s, at, k: run_from(s, at, _limit_iterations(k, rough)),
-            options.max_iter,
-        )
-    else:
-        first, lay = begin(counts.maximum, options)
+    first, lay = _select_n_factors(counts, n, begin, run_from, options)
     run = run_from(first, lay, options)
     n_densities = np.zeros(lay.view.size)
     for member in members:
         n_densities[member.columns] += member.samples.observed
     solution = _solution(run, lay, max_factors, n_densities, data=data)
     return solution._replace(noise=np.where(data.varying_in_group, solution.noise, np.nan))
-
-
-def _ard_steps(lay: ViewLayout) -> Callable[[Samples], Callable[[State], State]]:
-    return lambda samples: partial(ard_step, samples, lay)
-
-
-def _hyperbolic_steps(
-    lay: ViewLayout, prior: HyperbolicPrior
-) -> Callable[[Samples], Callable[[State], State]]:
-    return lambda samples: partial(hyperbolic_step, samples, lay, prior)
 
 
 class FitData(NamedTuple):
@@ -636,11 +556,11 @@ def _solution(
     entry_information: np.ndarray | None = None,
     data: GroupedData | None = None,
 ) -> Solution:
-    """Return the model without empty factors, ordered, with positive largest loadings.
+    """Return the model without empty factors, ordered, with fixed signs.
 
     ``max_factors`` is the largest possible number of factors. ``entry_information`` (p,) is the
     Fisher information of an entry about its linear predictor, NaN for Gaussian columns; None if all
-    columns are Gaussian. ``table`` holds the data of a `GroupedState`.
+    columns are Gaussian. ``data`` holds the data of a `GroupedState`.
     """
     fitted: FactorParameters | GroupedParameters = run.state.fitted
     if isinstance(fitted, GroupedParameters):
@@ -684,9 +604,8 @@ def _solution(
 def _order_factors(block: np.ndarray, correlation: np.ndarray, strength: np.ndarray) -> np.ndarray:
     """Return the positions of the remaining factors in their final order.
 
-    Shared factors come first, in decreasing order of view correlation and then of strength,
-    followed by the private factors of each view. Without any loadings one factor remains, so that
-    scores have a column.
+    Shared factors come first, by decreasing view correlation and strength, then the private factors
+    of each view. One factor remains without loadings, so that scores have a column.
     """
     order = np.lexsort((-strength, -np.maximum(correlation, 0.0), block))
     alive: np.ndarray = order[strength[order] > 0]
@@ -700,11 +619,7 @@ def _correlation_groups(
     entry_information: np.ndarray | None,
     data: GroupedData | None,
 ) -> list[Group]:
-    """Return the groups of samples for `view_correlations`.
-
-    ``loading_variance`` (p, Q) are the posterior variances of the loadings; the other arguments are
-    those of `_solution`.
-    """
+    """Return the groups of samples for `view_correlations`."""
     p, Q = loading_variance.shape
     if data is None or factor_variance is None:
         if entry_information is not None:
@@ -726,7 +641,7 @@ def absorb_singleton_factors(
     """Convert factors with a single loading to noise of that column.
 
     The distribution of the data is unchanged. ``noisy`` (p,) marks the columns with estimated
-    noise; None for all. ``factor_variance`` (G, Q) are the variances of the factors in each group.
+    noise.
     """
     singleton = np.count_nonzero(L, axis=0) == 1
     if noisy is not None:

@@ -1,4 +1,4 @@
-"""Initial loadings: principal or canonical directions, rotated towards sparsity."""
+"""Initial loadings: principal or canonical directions, rotated."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def evidence_rotation(L: np.ndarray, max_iter: int = 300, tol: float = 1e-6) -> 
 
 
 def _directions(op: Operator, k: int) -> Array:
-    """Return the k leading eigenvectors of X'X, padded with zeros beyond the rank."""
+    """Return the k leading eigenvectors of X'X, zero beyond the rank."""
     return _pad_columns(spectrum(op, k).directions(min(k, *op.shape)), k)
 
 
@@ -170,8 +170,7 @@ def initial_loadings(
     """Return initial loadings (p, Q) and the residual variance of each column.
 
     The data are regressed on the shared scores. Private factors are principal components of the
-    residuals of each view. ``rotation`` and ``tol`` determine the rotation of the shared loadings;
-    see `varimax` and `evidence_rotation`.
+    residuals of each view.
     """
     p, Q = op.shape[1], k + sum(private)
     squares = to_numpy(op.column_squares())

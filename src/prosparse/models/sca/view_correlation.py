@@ -35,8 +35,8 @@ class Group(NamedTuple):
 def view_correlations(L: np.ndarray, view: np.ndarray, groups: list[Group]) -> np.ndarray:
     """Return the (Q,) mean correlation of the scores of two views per factor.
 
-    The mean is over all pairs of views; it is zero with one view. It is negative if a view alone
-    confuses factors. ``L`` (p, Q) are the loadings and ``view`` (p,) the views of the columns.
+    The mean over all pairs of views is zero with one view, and negative if a view alone confuses
+    factors.
     """
     views, Q = np.unique(view), L.shape[1]
     variance = np.zeros((views.size, Q))  # variances of the scores

@@ -1,4 +1,4 @@
-"""Several views of the same samples: data matrices, column names and private factors.
+"""Several views of the same samples: data, names and private factors.
 
 Views are given as one data matrix with groups of columns, or as one data matrix per view, some of
 which may be missing. The model uses a single data matrix.
@@ -18,27 +18,14 @@ from ...data import container_of, stack_columns, take_columns
 from ...data.arrays import from_numpy
 from ...data.column_groups import ColumnGroup
 from ...data.containers import Table
+from ...data.containers.base import first_items
 from ...errors import InputError, ParameterError, check_integer, warn
 
 
 def varying_view_columns(
     groups: list[np.ndarray], kept: np.ndarray, width: int
 ) -> list[np.ndarray]:
-    """Return the columns of each view as positions among the varying columns.
-
-    Parameters
-    ----------
-    groups : list of ndarray of int
-        Columns of each view.
-    kept : ndarray of int
-        Positions of the varying columns.
-    width : int
-        Number of columns.
-
-    Returns
-    -------
-    list of ndarray of int
-    """
+    """Return the columns of each view as positions among the varying ones."""
     varying = np.isin(np.arange(width), kept)
     position = np.cumsum(varying) - 1
     parts = [position[columns[varying[columns]]] for columns in groups]
@@ -71,10 +58,7 @@ def private_counts(given: int | Sequence[int], n_views: int) -> list[int]:
 
 
 def is_list_of_views(X: Table) -> TypeGuard[Sequence[Table]]:
-    """Return whether ``X`` is a list of data matrices rather than a list of rows.
-
-    Data matrices have two dimensions; None is a missing view.
-    """
+    """Return whether ``X`` is a list of matrices, or None, rather than of rows."""
     if not isinstance(X, list | tuple) or not X:
         return False
     return any(table is None or len(getattr(table, "shape", ())) == 2 for table in X)
@@ -132,16 +116,13 @@ def separate_views(X: Table, groups: list[np.ndarray]) -> list[Table]:
 
 
 def duplicate_names(X: Table) -> list[object]:
-    """Return the names that occur more than once among the columns of a DataFrame.
-
-    Views may share names, which then occur repeatedly in a DataFrame of all views.
-    """
+    """Return repeated column names of a DataFrame; views may share names."""
     labels = Counter(container_of(X).column_names(X) or ())
     return [label for label, count in labels.items() if count > 1]
 
 
 def view_column_names(table: Table, number: int) -> np.ndarray | None:
-    """Return the column names of a view as scikit-learn would store them, or None."""
+    """Return the column names of a view as scikit-learn would store them."""
     duplicates = duplicate_names(table)
     if duplicates:
         raise InputError(f"View {number} has several columns named {duplicates[0]!r}. Rename them.")
@@ -163,7 +144,7 @@ def joint_column_names(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
 
 
 def check_names(tables: Sequence[Table], fitted: Sequence[np.ndarray | None], who: str) -> None:
-    """Check the column names of views as scikit-learn checks those of one DataFrame.
+    """Check the column names of views as scikit-learn checks a DataFrame.
 
     Different names or a different order raise an error. Names present only in ``fit`` or only now
     cause a warning.
@@ -190,19 +171,13 @@ def check_names(tables: Sequence[Table], fitted: Sequence[np.ndarray | None], wh
 def _name_mismatch(number: int, given: list[str], expected: list[str]) -> str:
     """Return the message for column names that differ from those of ``fit``."""
     message = f"View {number}: the feature names should match those that were passed during fit."
-    for what, names in (
-        ("Feature names unseen at fit time", _missing_names(given, expected)),
-        ("Feature names seen at fit time, yet now missing", _missing_names(expected, given)),
-    ):
-        if names:
-            more = f", and {len(names) - 5} more" if len(names) > 5 else ""
-            message += f" {what}: {', '.join(map(repr, names[:5]))}{more}."
-    if set(given) == set(expected):
+    given_set, expected_set = set(given), set(expected)
+    unseen = [repr(name) for name in given if name not in expected_set]
+    missing = [repr(name) for name in expected if name not in given_set]
+    if unseen:
+        message += f" Feature names unseen at fit time: {first_items(unseen)}."
+    if missing:
+        message += f" Feature names seen at fit time, yet now missing: {first_items(missing)}."
+    if not unseen and not missing:
         message += " They must be in the same order as they were in fit."
     return message
-
-
-def _missing_names(names: list[str], others: list[str]) -> list[str]:
-    """Return the names that do not occur in ``others``."""
-    named = set(others)
-    return [name for name in names if name not in named]

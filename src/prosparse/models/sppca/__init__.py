@@ -1,4 +1,4 @@
-"""Sparse probabilistic PCA. `model` holds the mathematics, `path` and `solve` the fits."""
+"""Sparse probabilistic PCA with an l1 penalty."""
 
 from .estimator import SPPCA
 

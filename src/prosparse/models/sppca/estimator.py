@@ -156,7 +156,6 @@ class SPPCA(GaussianProjection):
             op, columns = self._standardise(X, False)
             solution = solve(op, self._options(columns))
             self._describe(solution, columns, op.shape[0] * op.shape[1])
-
         return self
 
     def _options(self, columns: Columns) -> Options:
@@ -172,10 +171,7 @@ class SPPCA(GaussianProjection):
         )
 
     def _describe(self, found: Solution, columns: Columns, entries: int) -> None:
-        """Set the fitted attributes in the columns and units of the data.
-
-        ``entries`` is the number of entries of the operator.
-        """
+        """Set the fitted attributes; ``entries`` is the size of the operator."""
         components = columns.values(columns.length(found.loadings[:, found.selected]))
         self._set_columns(columns, found.order, found.selected, components, found.relevance)
         self.n_components_ = found.loadings.shape[0]

@@ -1,4 +1,4 @@
-"""Soft thresholds, lasso problems with a common Gram matrix, and sparse rotations."""
+"""Soft thresholds, lasso with a common Gram matrix, sparse rotations."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class _Round(NamedTuple):
 
 
 def _rounds(d: int) -> list[_Round]:
-    """Return all pairs of d rows in rounds of disjoint pairs (round-robin schedule)."""
+    """Return all pairs of d rows in rounds of disjoint pairs (round-robin)."""
     ring = list(range(d + d % 2))
     rounds = []
     for _ in range(len(ring) - 1):
@@ -105,10 +105,7 @@ def _rounds(d: int) -> list[_Round]:
 
 
 def _any_rotation_helps(W: Array, xp: Namespace) -> bool:
-    """Return whether any plane rotation decreases |W|_1.
-
-    Along a path few rotations do; the pairs are therefore tested in large batches.
-    """
+    """Return whether any plane rotation decreases |W|_1, in large batches."""
     d, p = W.shape
     pairs = [(a, b) for a in range(d) for b in range(a + 1, d)]
     batch = max(1, MAX_BATCH_ENTRIES // p)
@@ -120,10 +117,7 @@ def _any_rotation_helps(W: Array, xp: Namespace) -> bool:
 
 
 def zero_rounding_errors(W: Array, xp: Namespace) -> Array:
-    """Set entries below 1e-9 of the norm of their column to zero.
-
-    A rotation makes these entries zero up to rounding.
-    """
+    """Set entries to zero that a rotation made zero up to rounding."""
     lengths = xp.sqrt(xp.sum(W * W, axis=0))
     return xp.where(xp.abs(W) <= 1e-9 * lengths, 0.0, W)
 

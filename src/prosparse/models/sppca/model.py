@@ -45,7 +45,7 @@ class State(NamedTuple):
 
 
 def init(parts: Spectrum, d: int) -> State:
-    """Return probabilistic PCA in closed form (Tipping & Bishop 1999), rotated to sparsity."""
+    """Return probabilistic PCA (Tipping & Bishop 1999), rotated to sparsity."""
     xp, n, p = parts.op.xp, parts.n, parts.op.shape[1]
     values = parts.eigenvalues / n
     least = MIN_NOISE * float(xp.sum(values)) / p
@@ -55,10 +55,7 @@ def init(parts: Spectrum, d: int) -> State:
 
 
 def log_likelihood(op: Operator, n: int, state: State) -> float:
-    """Return sum_i log N(y_i; 0, W'W + sigma2 I), by Woodbury's identity.
-
-    ``op`` is defined as in `make_step`.
-    """
+    """Return sum_i log N(y_i; 0, W'W + sigma2 I), by Woodbury's identity."""
     W, sigma2 = state.W, state.sigma2
     xp, (d, p) = op.xp, W.shape
     M = W @ W.T + sigma2 * eye_like(W @ W.T, xp)
@@ -115,7 +112,7 @@ def penalised_bound(
 
 
 def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float:
-    """Return the largest violation of the optimality conditions, relative to the penalty.
+    """Return the largest relative violation of the optimality conditions.
 
     The conditions are dl/dw = penalty sign(w) if w != 0, and |dl/dw| <= penalty if w = 0.
     """
@@ -128,6 +125,6 @@ def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float
 
 
 def rounding_error(op: Operator) -> Callable[[State], float]:
-    """Return a function that bounds the rounding error of the objective of a state."""
+    """Return a function that bounds the rounding error of an objective."""
     total = float(op.xp.sum(op.column_squares()))
     return lambda state: residual_rounding(state, total, state.sigma2, op.epsilon)

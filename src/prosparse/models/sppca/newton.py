@@ -61,7 +61,7 @@ def sums_of(S: np.ndarray, n: int, min_noise: float) -> Sums:
 
 
 class Point(NamedTuple):
-    """Loadings and noise variance, with the log-likelihood and parts of its gradient."""
+    """Loadings and noise variance, with the log-likelihood and its gradient."""
 
     W: np.ndarray  # (d, p)
     sigma2: float
@@ -90,7 +90,7 @@ def evaluate(sums: Sums, W: np.ndarray, sigma2: float) -> Point:
 
 
 def tiny_noise(sums: Sums, sigma2: float) -> bool:
-    """Return whether the noise is small min_increase for slow EM and cancellation."""
+    """Return whether EM is slow and sums cancel because the noise is small."""
     return sums.total > TINY_NOISE_RATIO * sigma2 * sums.n * sums.S.shape[0]
 
 
@@ -187,7 +187,7 @@ def _entries(matrix: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.nd
 
 
 class CurvatureMatrix:
-    """Negative Hessian at one point as a matrix, for the loadings included so far."""
+    """Negative Hessian at one point as a matrix, for the included loadings."""
 
     def __init__(self, sums: Sums, point: Point):
         self.sums, self.point = sums, point
@@ -213,7 +213,7 @@ Solver = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[np.ndarray, float
 
 
 def make_solver(matrix: CurvatureMatrix, damping: float) -> Solver:
-    """Return a solver by Cholesky's decomposition, with ``damping`` times the diagonal added."""
+    """Return a Cholesky solver with ``damping`` times the diagonal added."""
 
     def solve(
         gradient: np.ndarray, free: np.ndarray, fixed: np.ndarray
@@ -334,14 +334,11 @@ def improve(
 
 
 def _move(sums: Sums, point: Point, step: Step, penalty: float, length: float = 1.0) -> Point:
-    """Return the point after ``length`` times the step.
-
-    Under a penalty, loadings that would change their sign become zero.
-    """
+    """Return the point after ``length`` steps; loadings do not change sign."""
     W = point.W + length * step.U
     if length > 1.0 and penalty > 0.0:
-        product = point.W + step.U
-        W = np.where((W * product <= 0.0) | (W * point.W < 0.0), 0.0, W)
+        end = point.W + step.U
+        W = np.where((W * end <= 0.0) | (W * point.W < 0.0), 0.0, W)
     change = math.exp(max(-MAX_LOG_NOISE_STEP, min(MAX_LOG_NOISE_STEP, length * step.v)))
     return evaluate(sums, W, max(point.sigma2 * change, sums.min_noise))
 
@@ -360,23 +357,20 @@ def _extend(sums: Sums, point: Point, step: Step, after: Point, penalty: float) 
     length = 1.0
     while True:
         length *= STEP_GROWTH
-        product = _move(sums, point, step, penalty, length)
-        if not _objective(product, penalty) > _objective(after, penalty):
+        longer = _move(sums, point, step, penalty, length)
+        if not _objective(longer, penalty) > _objective(after, penalty):
             return after
-        after = product
+        after = longer
 
 
 def violation(W: np.ndarray, gradients: np.ndarray, penalty: float) -> float:
-    """Return the largest violation of the optimality conditions.
-
-    The gradient is penalty sign(w) if w != 0, and at most the penalty in absolute value if w = 0.
-    """
+    """Return the largest violation of the optimality conditions."""
     excess = np.where(W != 0, np.abs(gradients - penalty * np.sign(W)), np.abs(gradients) - penalty)
     return float(excess.max())
 
 
 def _next_damping(damping: float, ratio: float) -> float:
-    """Return the damping after a step, given its actual relative to its predicted increase."""
+    """Return the next damping, given the ratio of actual to predicted increase."""
     if ratio < 0.25:
         return max(4.0 * damping, MIN_DAMPING)
     if ratio > 0.75:

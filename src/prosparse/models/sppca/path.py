@@ -1,4 +1,4 @@
-"""Fits along increasing penalties, and unpenalised refits on the nonzero loadings of each."""
+"""Fits along increasing penalties, and refits without penalty."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PenalisedFit(NamedTuple):
 
 
 def fit_one(problem: Problem, start: State, penalty: float) -> PenalisedFit:
-    """Maximise from ``start``, decreasing the tolerance until the optimality conditions hold."""
+    """Maximise with decreasing tolerances until the optimality conditions hold."""
     op, n = problem.parts.op, problem.parts.n
     xp, size = op.xp, n * op.shape[1]
     W = zero_rounding_errors(sparsest_rotation(start.W, xp), xp)
@@ -110,7 +110,7 @@ def use_newton(problem: Problem, state: State) -> bool:
 def select_step(
     problem: Problem, state: State, penalty: float, tol: float, allowed: Array | None = None
 ) -> tuple[Callable[[State], State], Anderson | None]:
-    """Return Newton steps if `use_newton`, otherwise EM iterations with Anderson acceleration."""
+    """Return Newton steps if `use_newton`, else EM with Anderson acceleration."""
     op, sums = problem.parts.op, problem.sums
     by_em = make_step(op, problem.parts.n, penalty, allowed)
     if sums is None or not use_newton(problem, state):
@@ -137,11 +137,8 @@ def select_step(
 def refit(problem: Problem, state: State, near: State | None = None) -> State:
     """Maximise the likelihood over the nonzero loadings of ``state``.
 
-    The criteria compare these likelihoods. The likelihood of penalised fits is not linear in the
-    number of loadings, as the slope heuristic requires.
-
-    ``near`` is the refit at the preceding penalty, without shrinkage. The iterations start from
-    its loadings if their likelihood, restricted to the nonzeros of ``state``, is higher.
+    The slope heuristic requires these likelihoods, which the criteria compare. The iterations start
+    from ``near``, the refit at the preceding penalty, if it has the higher likelihood.
     """
     op, n = problem.parts.op, problem.parts.n
     tol = problem.tol * n * op.shape[1]
@@ -170,7 +167,7 @@ class PenaltySearch(NamedTuple):
 
 
 def find_largest_penalty(problem: Problem, start: State) -> PenaltySearch:
-    """Return the smallest penalty at which the path from ``start`` ends in W = 0, to 1 %."""
+    """Return the smallest penalty at which the path ends in W = 0, to 1 %."""
     xp, n = problem.parts.op.xp, problem.parts.n
     low, state = 0.0, start
     high = 1e-3 * n * float(xp.max(xp.abs(start.W))) / start.sigma2 or 1.0
@@ -256,7 +253,7 @@ def penalised_likelihood(problem: Problem, state: State) -> PenalisedLikelihood:
 
 
 def extrapolate(before: State, state: State, ratio: float, xp: Namespace) -> State:
-    """Extrapolate from ``before`` through ``state`` by a ``ratio`` of their distance.
+    """Extrapolate from ``before`` through ``state`` by a ratio of their distance.
 
     No loading becomes zero here: each keeps at least a tenth of its value.
     """

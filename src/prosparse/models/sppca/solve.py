@@ -53,7 +53,7 @@ class PenaltyPath(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Fit in the columns and units of the operator; path and criterion in those of the data."""
+    """Fit in the units of the operator; path and criterion in those of the data."""
 
     loadings: np.ndarray  # (d, p) in decreasing order of norm, the largest of each positive
     order: np.ndarray  # (p,) variables in decreasing order of the norm of their loadings
@@ -77,7 +77,8 @@ def solve(op: Operator, options: Options) -> Solution:
     d = resolve_dimension(options.n_components, parts)
     problem = problem_of(parts, options.max_iter, options.tol)
     start = init(parts, d)
-    search = None if penalties_given(options) else find_largest_penalty(problem, start)
+    given = options.penalties is not None or not isinstance(options.penalty, str)
+    search = None if given else find_largest_penalty(problem, start)
     penalties = penalty_grid(options, 0.0 if search is None else search.vanishing)
     fits = fit_path(
         problem, start, penalties, options.verbose, () if search is None else search.states
@@ -115,11 +116,6 @@ def solve(op: Operator, options: Options) -> Solution:
         bounds=np.concatenate([run.bounds for run in runs]),
         reason=worst([run.reason for run in runs]),
     )
-
-
-def penalties_given(options: Options) -> bool:
-    """Return whether the user specified the penalties, or one penalty."""
-    return options.penalties is not None or not isinstance(options.penalty, str)
 
 
 def penalty_grid(options: Options, vanishing: float) -> np.ndarray:
@@ -175,7 +171,7 @@ def evaluate_penalties(path: PenaltyPath, n: int, n_loadings: int, options: Opti
 
 
 def order_components(W: np.ndarray) -> np.ndarray:
-    """Sort components by decreasing norm and make the largest loading of each positive."""
+    """Sort components by norm and make the largest loading of each positive."""
     W = W[np.argsort(-np.sum(W**2, axis=1), kind="stable")]
     strongest = W[np.arange(W.shape[0]), np.argmax(np.abs(W), axis=1)]
     signs = np.where(strongest < 0, -1.0, 1.0)

@@ -37,21 +37,7 @@ RELAXED_SMOOTHING_FACTOR = 0.4
 
 
 def top_sum(values: Floats, K: int, axis: int = -1) -> Floats:
-    """Return the sum of the K largest entries along an axis.
-
-    Parameters
-    ----------
-    values : ndarray
-        Values to sum.
-    K : int
-        Number of entries; all entries if there are fewer.
-    axis : int, default=-1
-        Axis of the sum.
-
-    Returns
-    -------
-    ndarray
-    """
+    """Return the sum of the K largest entries along an axis."""
     size = values.shape[axis]
     if size > K:
         part = np.partition(values, size - K, axis=axis)
@@ -88,7 +74,7 @@ def spectral_bound(values: Floats, vectors: Floats, rest: float, K: int) -> floa
 
 
 def _leading_directions(A: Floats, K: int) -> tuple[Floats, Floats, float]:
-    """Return the eigenpairs of A'A that `spectral_bound` needs, and a bound of the others."""
+    """Return the eigenpairs of A'A for `spectral_bound`, and a bound of others."""
     values, vectors = np.linalg.eigh(A @ A.T)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     count = 0
@@ -164,10 +150,11 @@ def row_norm_bound(C: Floats, K: int, nonnegative: bool = False) -> float:
 
 
 def dual_bound(A: Floats, x: Floats, K: int) -> float:
-    """Return the bound of [ABG08] by weak duality: min over rho of lambda_max(sum Y_i) + rho K.
+    """Return the dual bound of [ABG08].
 
-    For each rho and i, Y_i is positive semi-definite and at least B_i = a_i a_i' - rho I, so that
-    the value is a bound for any x. If w is optimal, the bound is often tight.
+    This is the minimum over rho of lambda_max(sum Y_i) + rho K. For each rho and i, Y_i is positive
+    semi-definite and at least B_i = a_i a_i' - rho I, so that the value is a bound for any x. If w
+    is optimal, the bound is often tight.
 
     Parameters
     ----------
@@ -272,7 +259,7 @@ def relaxed_bound(C: Floats, K: int, nonnegative: bool = False, max_iter: int = 
 
 
 def upper_bound(quadratic: Quadratic, w: Floats, K: int, allowed: Mask, nonnegative: bool) -> float:
-    """Return the smallest bound that is feasible at this size, on the allowed variables.
+    """Return the smallest bound that is feasible at this size.
 
     Parameters
     ----------
@@ -323,33 +310,10 @@ class Candidate(NamedTuple):
     value: float  # its w'Cw
 
 
-def gap(candidate: Candidate) -> float:
-    """Return 1 - value / upper bound; 0 certifies optimality.
-
-    Parameters
-    ----------
-    candidate : Candidate
-        Component and its problem.
-
-    Returns
-    -------
-    float
-    """
-    c = candidate.constraint
-    bound = upper_bound(candidate.quadratic, candidate.w, c.K, c.allowed, c.nonnegative)
-    return max(0.0, 1.0 - candidate.value / bound)
-
-
 def gaps(candidates: Iterable[Candidate]) -> Floats:
-    """Return the `gap` of each candidate.
-
-    Parameters
-    ----------
-    candidates : iterable of Candidate
-        Components; a generator keeps one form in memory at a time.
-
-    Returns
-    -------
-    ndarray
-    """
-    return np.array([gap(candidate) for candidate in candidates])
+    """Return 1 - value / upper bound of each candidate; 0 certifies optimality."""
+    values = []
+    for quadratic, c, w, value in candidates:
+        bound = upper_bound(quadratic, w, c.K, c.allowed, c.nonnegative)
+        values.append(max(0.0, 1.0 - value / bound))
+    return np.array(values)

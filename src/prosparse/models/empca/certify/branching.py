@@ -20,9 +20,10 @@ All bounds include rounding errors (`relaxation.rounding`). A node is closed if 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable
+from functools import partial
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -96,6 +97,16 @@ class Node(NamedTuple):
     of: Indices
 
 
+class BoundedNode(Protocol):
+    """Any subset of all solutions."""
+
+    @property
+    def bound(self) -> float: ...
+
+
+N = TypeVar("N", bound=BoundedNode)
+
+
 class SearchProblem(NamedTuple):
     """Optimal K variables of C, scaled so that the initial component has value 1."""
 
@@ -107,41 +118,48 @@ class SearchProblem(NamedTuple):
     clock: Clock
 
 
-class Incumbent:
-    """Best component so far, and the largest bound of the closed nodes."""
+class Best:
+    """Value of the best solution, and the largest bound of the closed nodes."""
 
-    def __init__(self, search: SearchProblem, w: Floats, value: float):
-        self.search, self.w, self.value = search, w, value
+    def __init__(self, value: float, gap: float):
+        self.value, self.gap = value, gap
         self.closed = -np.inf
 
     @property
     def target(self) -> float:
         """Bound at which a node is closed."""
-        return self.value / (1.0 - max(self.search.gap, RESOLUTION))
+        return self.value / (1.0 - max(self.gap, RESOLUTION))
 
     def close(self, bounds: float | Floats) -> None:
         """Record the bounds of closed nodes."""
         self.closed = max(self.closed, float(np.max(bounds, initial=-np.inf)))
 
+
+class Incumbent(Best):
+    """Best component so far."""
+
+    def __init__(self, search: SearchProblem, w: Floats, value: float):
+        super().__init__(value, search.gap)
+        self.search, self.w = search, w
+        self.form = Gram(search.C)
+        allowed = np.ones(self.form.width, dtype=bool)
+        self.constraint = Constraint(search.K, search.nonnegative, allowed)
+
     def offer(self, S: Indices) -> None:
-        """Evaluate a set of variables, and improve it by swaps if it is the best so far."""
-        search = self.search
-        form = Gram(search.C)
-        allowed = np.ones(form.width, dtype=bool)
-        c = Constraint(min(search.K, form.width), search.nonnegative, allowed)
-        start = embed(np.full(S.size, S.size**-0.5), S, form.width)
-        found = optimal_loadings(form, start, c)
-        if found.bound <= self.value * (1.0 + 16.0 * EPS):
-            return
-        found = self.polish(found)
-        self.w, self.value = found.w, found.bound
+        """Evaluate a set of variables; improve it by swaps if it is the best so far."""
+        found = self.evaluate(S)
+        if found.bound > self.value * (1.0 + 16.0 * EPS):
+            found = self.polish(found)
+            self.w, self.value = found.w, found.bound
+
+    def evaluate(self, S: Indices) -> Support:
+        """Return the optimal loadings on a set of variables."""
+        start = embed(np.full(S.size, S.size**-0.5), S, self.form.width)
+        return optimal_loadings(self.form, start, self.constraint)
 
     def polish(self, start: Support) -> Support:
         """Swap variables while the value increases."""
-        form, search = Gram(self.search.C), self.search
-        allowed = np.ones(form.width, dtype=bool)
-        c = Constraint(min(search.K, form.width), search.nonnegative, allowed)
-        step = make_polish_step(form, c, best_swap, {})
+        step = make_polish_step(self.form, self.constraint, best_swap, {})
         begun = Support(start.w, start.bound)
         return iterate(step, begun, max_iter=MAX_SWAPS, tol=0.0).state
 
@@ -151,20 +169,15 @@ class Incumbent:
         With thousands of variables, a search from a few starts can miss the optimum by several per
         cent, and a gap that is due to the incumbent cannot be closed by bounds.
         """
-        search = self.search
-        C, K = search.C, search.K
-        sizes = np.maximum(C, 0.0) if search.nonnegative else np.abs(C)
+        C, K = self.search.C, self.search.K
+        sizes = np.maximum(C, 0.0) if self.search.nonnegative else np.abs(C)
         nearest = np.argpartition(-sizes, K - 1, axis=1)[:, :K]
         norms = np.take_along_axis(np.square(sizes), nearest, axis=1).sum(axis=1)
         sets = nearest[np.argsort(-norms, kind="stable")[:N_NEIGHBOURHOODS]]
         blocks = C[sets[:, :, None], sets[:, None, :]]
         order = np.argsort(-np.linalg.eigvalsh(blocks)[:, -1], kind="stable")
-        form = Gram(C)
-        c = Constraint(K, search.nonnegative, np.ones(form.width, dtype=bool))
         for k in order[:N_POLISHED]:
-            S = np.sort(sets[k])
-            start = embed(np.full(K, K**-0.5), S, form.width)
-            found = self.polish(optimal_loadings(form, start, c))
+            found = self.polish(self.evaluate(np.sort(sets[k])))
             if found.bound > self.value * (1.0 + 16.0 * EPS):
                 self.w, self.value = found.w, found.bound
 
@@ -179,29 +192,7 @@ def certify(
     clock: Clock | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Certify a component with at most K nonzeros, or find a better one.
-
-    Parameters
-    ----------
-    C : ndarray of shape (p, p)
-        Symmetric matrix, possibly indefinite.
-    w : ndarray of shape (p,)
-        Initial component with at most K nonzeros and w'Cw > 0.
-    K : int
-        Maximum number of nonzeros of a component.
-    nonnegative : bool, default=False
-        Whether components are non-negative.
-    gap : float, default=0.0
-        Relative gap at which the search stops.
-    clock : Clock or None
-        Time limit.
-    progress : Progress or None
-        Progress bar of the gap.
-
-    Returns
-    -------
-    Certificate
-    """
+    """Certify a component with at most K nonzeros and w'Cw > 0, or improve it."""
     scale = float(w @ C @ w)
     K = min(K, C.shape[0])
     classes = exchangeable(C, nonnegative)
@@ -213,8 +204,9 @@ def certify(
     everything = np.arange(C.shape[0])
     nothing = np.zeros(everything.size, dtype=bool)
     first = Node(outer_bound(search), everything, nothing, None, everything)
-    open_nodes, n_nodes = explore(search, best, [first], progress)
-    ceiling = max(best.value, best.closed, max((node.bound for node in open_nodes), default=0.0))
+    ceiling, n_nodes = explore(
+        best, first, partial(process_node, search, best), search.clock, progress
+    )
     ceiling = max(best.value, min(ceiling, first.bound))
     found = best.w
     value = float(found @ C @ found)
@@ -222,7 +214,7 @@ def certify(
 
 
 def outer_bound(search: SearchProblem) -> float:
-    """Return the smallest closed-form bound: Frobenius norm, trace or largest eigenvalue."""
+    """Return the smallest bound in closed form: norm, trace or eigenvalue."""
     C, K = search.C, search.K
     p, norm = C.shape[0], float(np.linalg.norm(C))
     room = 32.0 * p * EPS * norm
@@ -240,12 +232,18 @@ def outer_bound(search: SearchProblem) -> float:
 
 
 def explore(
-    search: SearchProblem, best: Incumbent, first: Iterable[Node], progress: Progress | None = None
-) -> tuple[list[Node], int]:
-    """Return the open nodes at the end of the search, and the number of processed nodes."""
+    best: Best,
+    first: N,
+    process: Callable[[N], list[N]],
+    clock: Clock,
+    progress: Progress | None = None,
+) -> tuple[float, int]:
+    """Search best first; return the largest bound and the number of nodes.
+
+    ``process`` returns the nodes that remain of a node.
+    """
     ticket = count()  # breaks ties, because nodes are not comparable
-    heap = [(-node.bound, next(ticket), node) for node in first]
-    heapq.heapify(heap)
+    heap = [(-first.bound, next(ticket), first)]
     n_nodes = 0
     while heap:
         node = heap[0][2]
@@ -253,12 +251,12 @@ def explore(
             heapq.heappop(heap)
             best.close(node.bound)
             continue
-        if search.clock.expired():
+        if clock.expired():
             break
         try:
-            parts = process_node(search, best, node)
+            parts = process(node)
         except KeyboardInterrupt:
-            search.clock.interrupt()
+            clock.interrupt()
             break  # the node remains on the heap
         heapq.heappop(heap)
         n_nodes += 1
@@ -267,11 +265,11 @@ def explore(
         if progress is not None:
             ceiling = max(best.value, best.closed, -heap[0][0] if heap else -np.inf)
             progress.advance(1.0 - best.value / ceiling)
-    return [entry[2] for entry in heap], n_nodes
+    return max(best.value, best.closed, -heap[0][0] if heap else -np.inf), n_nodes
 
 
 def process_node(search: SearchProblem, best: Incumbent, node: Node) -> list[Node]:
-    """Return the nodes that remain: none, two branches, or the node itself if time is up."""
+    """Return the nodes that remain: none, two branches, or itself if time is up."""
     bound, variables, pinned, at = node.bound, node.variables, node.pinned, node.at
     if at is not None and node.of.size > variables.size:
         at = restrict(at, np.isin(node.of, variables, assume_unique=True))
@@ -322,7 +320,7 @@ def process_node(search: SearchProblem, best: Incumbent, node: Node) -> list[Nod
 def evaluate_multipliers(
     problem: Problem, at: Multipliers | None, many: bool
 ) -> tuple[Multipliers, Proof, Indices, Floats, Floats]:
-    """Return the best multipliers and the smallest bounds for each variable (`children`).
+    """Return the best multipliers and the smallest bounds of `children`.
 
     If ``many`` variables were fixed, two closed-form multipliers are compared as well.
     """
@@ -421,7 +419,7 @@ def pinned_bound(search: SearchProblem, best: Incumbent, S: Indices) -> float:
 
 
 def block_bound(C: Floats, S: Indices) -> tuple[float, bool]:
-    """Bound the largest eigenvalue of a block; return whether its eigenvector has one sign."""
+    """Bound the largest eigenvalue; return whether its vector has one sign."""
     block = C[np.ix_(S, S)]
     values, vectors = np.linalg.eigh(block)
     room = 16.0 * S.size * EPS * float(np.linalg.norm(block))

@@ -26,30 +26,9 @@ def bound_component(
     epsilon: float,
     verbose: int = 0,
 ) -> Certificate:
-    """Certify a component under constraint ``c``, or find a better one.
+    """Certify a feasible component w with w'Cw > 0, or find a better one.
 
-    Parameters
-    ----------
-    quadratic : Quadratic
-        C.
-    c : Constraint
-        Constraint on the component.
-    w : ndarray of shape (p,)
-        Feasible component.
-    value : float
-        Its w'Cw, which is positive.
-    gap : float
-        Relative gap at which the search may stop.
-    clock : Clock
-        Time limit.
-    epsilon : float
-        Relative rounding error of the data.
-    verbose : int, default=0
-        Whether a progress bar shows the gap.
-
-    Returns
-    -------
-    Certificate
+    ``epsilon`` is the relative rounding error of the data.
     """
     diagonal = quadratic.diagonal()
     largest = np.sort(diagonal[c.allowed])[::-1][: c.K]

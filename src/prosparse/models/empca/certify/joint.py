@@ -1,4 +1,4 @@
-"""Certified maximum of the sum of variances of components without common variables.
+"""Certified maximum of the variances of disjoint components.
 
 Let w_c be d components on disjoint sets S_c of K_c variables. The bound of `relaxation` holds for
 their sum with one change: unit vectors on disjoint sets are orthonormal, so that the sum of
@@ -15,9 +15,7 @@ free. Components of equal size without variables are equivalent, and only the fi
 
 from __future__ import annotations
 
-import heapq
 import math
-from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +30,9 @@ from .branching import (
     MAX_SMOOTHING,
     MIN_GAP,
     N_ITERATIONS,
-    RESOLUTION,
     SMOOTHING,
+    Best,
+    explore,
 )
 from .clock import Clock
 from .relaxation import (
@@ -42,9 +41,13 @@ from .relaxation import (
     SUM_SMOOTHING,
     Multipliers,
     Smoothed,
+    gradient,
     inner_matrix,
     minimise_smoothed,
+    pair_terms,
     restrict,
+    rounding,
+    smoothed_top_eigenvalues,
     smoothed_top_indicator,
 )
 
@@ -70,7 +73,7 @@ class Sum(NamedTuple):
 
     @property
     def distinct(self) -> list[int]:
-        """Non-equivalent components: one of each size without variables, and all others."""
+        """Non-equivalent components: one empty one of each size, and all others."""
         used = np.unique(self.labels[self.labels != FREE])
         empty = {int(size): c for c, size in reversed(list(enumerate(self.sizes))) if c not in used}
         return sorted({*used.tolist(), *empty.values()})
@@ -97,7 +100,7 @@ class SumCertificate(NamedTuple):
 
 
 def row_choices(problem: Sum, c: int) -> tuple[Mask, Mask, Mask, Indices]:
-    """Return the rows that component c may contain, and the entries of their sums.
+    """Return the rows that component c may contain and the entries of their sums.
 
     The masks are the entries always and never in a row sum; the counts are the numbers of others.
     """
@@ -111,7 +114,7 @@ def row_choices(problem: Sum, c: int) -> tuple[Mask, Mask, Mask, Indices]:
 
 
 def sum_rows(problem: Sum, T: Floats) -> Floats:
-    """Return the largest sum of row i over the components that may contain it, (p,)."""
+    """Return the largest sum of each row over the components that may contain it."""
     p = T.shape[0]
     s = np.full(p, -np.inf)
     for c in problem.distinct:
@@ -126,29 +129,21 @@ def sum_rows(problem: Sum, T: Floats) -> Floats:
 
 
 def counted_rows(problem: Sum, s: Floats) -> float:
-    """Return the sum of the rows of assigned variables and the largest of the others."""
+    """Return the sum over the assigned rows and the largest of the others."""
     free = problem.labels == FREE
     slots = int(problem.open_slots.sum())
     rest = np.sort(s[free])
     return float(s[~free].sum() + rest[rest.size - slots :].sum())
 
 
-def pair_terms(at: Multipliers) -> Floats:
-    """Return T, (p, p)."""
-    T: Floats = np.square(at.M) / (2.0 * at.alpha[:, None]) + 0.5 * (at.A - at.A.T)
-    return T
-
-
 def prove_sum(problem: Sum, at: Multipliers) -> SumProof:
-    """Return the bound of given multipliers, with rounding as in `relaxation.rounding`."""
-    p, d = problem.C.shape[0], problem.sizes.size
+    """Return the bound of given multipliers, including rounding errors."""
+    d = problem.sizes.size
     s = sum_rows(problem, pair_terms(at))
     top = counted_rows(problem, s)
-    norms = sum(float(np.linalg.norm(part)) for part in (problem.C, at.M, at.alpha))
     total = int(problem.sizes.sum())
-    summed = abs(top) + total**2 * float(np.abs(at.A).max(initial=0.0))
-    rounding = EPS * (16.0 * p * d * norms + 8.0 * (p + total) * summed)
-    eigenvalues = float(np.linalg.eigvalsh(inner_matrix(problem.C, at))[-d:].sum()) + rounding
+    error = rounding(problem.C, at, top, total, total**2, d)
+    eigenvalues = float(np.linalg.eigvalsh(inner_matrix(problem.C, at))[-d:].sum()) + error
     return SumProof(eigenvalues + top, eigenvalues, s)
 
 
@@ -160,21 +155,12 @@ def from_row_norms(problem: Sum) -> Multipliers:
     return Multipliers(problem.C.copy(), alpha, np.zeros((p, p)))
 
 
-def smoothed_sum(
-    problem: Sum, at: Multipliers, scales: tuple[float, float, float]
-) -> tuple[float, tuple[Floats, Floats, Floats]]:
-    """Return the smoothed bound and its derivatives, as `relaxation.smoothed`.
-
-    The sum of the d largest eigenvalues is smoothed as the other sums.
-    """
+def smoothed_sum(problem: Sum, at: Multipliers, scales: tuple[float, float, float]) -> Smoothed:
+    """Return the smoothed bound and its derivatives, as `relaxation.smoothed`."""
     scale_P, scale_rows, scale_T = scales
     p, d = problem.C.shape[0], problem.sizes.size
-    values, vectors = np.linalg.eigh(inner_matrix(problem.C, at))
-    weights = smoothed_top_indicator(values[None, :], np.array([d]), scale_P)[0]
-    smooth_bound = float(weights @ values) - 0.5 * scale_P * float(weights @ weights)
-    X = (vectors * weights) @ vectors.T
-    squares = np.square(at.M) / (2.0 * at.alpha[:, None])
-    T = squares + 0.5 * (at.A - at.A.T)
+    smooth_bound, X = smoothed_top_eigenvalues(problem.C, at, d, scale_P)
+    T = pair_terms(at)
     s, Y = np.full(p, -np.inf), np.zeros((p, p))
     for c in problem.distinct:
         rows, sure, never, counts = row_choices(problem, c)
@@ -194,9 +180,7 @@ def smoothed_sum(
     z[free] = smoothed_top_indicator(s[None, free], slots, scale_rows)[0]
     smooth_bound += float(z @ s) - 0.5 * scale_rows * float(z[free] @ z[free])
     Z = z[:, None] * Y
-    dM = Z * at.M / at.alpha[:, None] - X
-    dalpha = 0.5 * np.diagonal(X) * at.alpha - np.einsum("ij,ij->i", Z, squares)
-    return smooth_bound, (dM, dalpha, 0.5 * (Z - Z.T))
+    return smooth_bound, gradient(at, X, Z)
 
 
 def improve_sum(problem: Sum, at: Multipliers, smoothing: float, clock: Clock) -> Multipliers:
@@ -216,7 +200,7 @@ def improve_sum(problem: Sum, at: Multipliers, smoothing: float, clock: Clock) -
 def improve_components(
     C: Floats, W: Floats, sizes: Indices, effort: Effort, rng: np.random.RandomState
 ) -> Floats:
-    """Recompute each component and each pair on the remaining variables while the sum increases."""
+    """Recompute components and pairs on unused variables while the sum increases."""
     d = W.shape[0]
     form = Gram(C)
     best = W.copy()
@@ -282,26 +266,7 @@ def certify_sum(
 ) -> SumCertificate:
     """Certify components on disjoint sets, or find components with a larger sum.
 
-    Parameters
-    ----------
-    C : ndarray of shape (p, p)
-        Symmetric matrix.
-    W : ndarray of shape (d, p)
-        Initial components on disjoint sets.
-    sizes : ndarray of int, shape (d,)
-        Number of variables of each component; at most p in total.
-    ceiling : float, default=inf
-        Known upper bound of the sum.
-    gap : float, default=0.0
-        Relative gap at which the search stops.
-    clock : Clock or None
-        Time limit.
-    progress : Progress or None
-        Progress bar of the gap.
-
-    Returns
-    -------
-    SumCertificate
+    ``ceiling`` is a known upper bound of the sum.
     """
     clock = clock or Clock()
     scale = total_variance(C, W) / sizes.size
@@ -311,48 +276,21 @@ def certify_sum(
     nothing = np.full(p, FREE)
     problem = Sum(search.C, nothing, sizes)
     first = prove_sum(problem, from_row_norms(problem)).bound
-    heap = [(-min(first, ceiling / scale), 0, Part(first, everything, nothing, None, everything))]
-    ticket, n_nodes = count(1), 0
-    while heap and -heap[0][0] > search.target and not clock.expired():
-        bound, _, part = heap[0]
-        try:
-            rest = search.process_node(part._replace(bound=-bound))
-        except KeyboardInterrupt:
-            clock.interrupt()
-            break
-        heapq.heappop(heap)
-        n_nodes += 1
-        for node in rest:
-            heapq.heappush(heap, (-node.bound, next(ticket), node))
-        if progress is not None:
-            progress.advance(1.0 - search.value / max(search.value, search.highest(heap)))
-    upper = max(search.value, search.highest(heap))
+    root = Part(min(first, ceiling / scale), everything, nothing, None, everything)
+    upper, n_nodes = explore(search, root, search.process_node, clock, progress)
     value = total_variance(C, search.W)
     return SumCertificate(search.W, value, max(value, scale * upper), n_nodes)
 
 
-class _Search:
-    """Incumbent, and the largest bound of the closed nodes."""
+class _Search(Best):
+    """Best components so far."""
 
     def __init__(self, C: Floats, W: Floats, sizes: Indices, gap: float, clock: Clock):
-        self.C, self.W, self.sizes, self.gap, self.clock = C, W, sizes, gap, clock
-        self.value, self.closed = total_variance(C, W), -math.inf
-
-    @property
-    def target(self) -> float:
-        """Bound at which a node is closed."""
-        return self.value / (1.0 - max(self.gap, RESOLUTION))
-
-    def highest(self, heap: list[tuple[float, int, Part]]) -> float:
-        """Return the largest bound of open and closed nodes."""
-        return max(self.closed, -heap[0][0] if heap else -math.inf)
-
-    def close(self, bounds: float | Floats) -> None:
-        """Record the bounds of closed nodes."""
-        self.closed = max(self.closed, float(np.max(bounds, initial=-math.inf)))
+        super().__init__(total_variance(C, W), gap)
+        self.C, self.W, self.sizes, self.clock = C, W, sizes, clock
 
     def process_node(self, part: Part) -> list[Part]:
-        """Return the nodes that remain: none, branches, or the node itself if time is up."""
+        """Return the nodes that remain: none, branches, or itself if time is up."""
         bound, variables, labels, at = part.bound, part.variables, part.labels, part.at
         if at is not None and part.of.size > variables.size:
             at = restrict(at, np.isin(part.of, variables, assume_unique=True))
@@ -412,7 +350,7 @@ class _Search:
 
 
 def bounds_inside(problem: Sum, proof: SumProof, free: Indices) -> Floats:
-    """Return a bound for each free variable, given that it is in one of the sets, (m,)."""
+    """Return a bound for each free variable, given that it is in a set."""
     slots = int(problem.open_slots.sum())
     s = proof.s[free]
     ranked = -np.sort(-s)
@@ -424,7 +362,7 @@ def bounds_inside(problem: Sum, proof: SumProof, free: Indices) -> Floats:
 
 
 def branch(problem: Sum, part: Part, variable: int) -> list[Part]:
-    """Branch on a variable: assigned to each non-equivalent component, or excluded."""
+    """Branch on a variable: assign it to each distinct component, or exclude it."""
     parts = []
     for c in problem.distinct:
         if problem.open_slots[c] > 0:

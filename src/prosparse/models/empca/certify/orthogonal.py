@@ -1,4 +1,4 @@
-"""Bound on the sum of the variances of orthogonal components with common variables.
+"""Bound on the sum of the variances of orthogonal components.
 
 Let w_c be d orthonormal components on sets S_c of K_c variables. The bound of `relaxation` holds
 for their sum with the d largest eigenvalues of P, as in `joint`. The sets may overlap, so that the
@@ -6,9 +6,7 @@ rows are counted for each component:
 
     sum_c w_c'C w_c <= lambda_1(P) + ... + lambda_d(P) + sum_c (the K_c largest s_i(K_c)),
 
-where s_i(K) is the sum of T_ii and the K - 1 largest other entries of row i. If the total number k
-of nonzeros is given instead, each component has at most k - d + 1 nonzeros, and k / d on average:
-the bound uses s_i(k - d + 1) and d times the sum of the ceil(k / d) largest.
+where s_i(K) is the sum of T_ii and the K - 1 largest other entries of row i.
 """
 
 from __future__ import annotations
@@ -26,8 +24,12 @@ from .relaxation import (
     SUM_SMOOTHING,
     Multipliers,
     Smoothed,
+    gradient,
     inner_matrix,
     minimise_smoothed,
+    pair_terms,
+    rounding,
+    smoothed_top_eigenvalues,
     smoothed_top_indicator,
 )
 
@@ -41,52 +43,22 @@ class Group(NamedTuple):
     """Components of one size."""
 
     members: int  # number of components
-    size: int  # entries in a row sum, with the diagonal
-    rows: int  # number of row sums
+    size: int  # number of row sums, and of entries in each
 
 
-def groups_of(sizes: list[int], total: int | None) -> list[Group]:
-    """Group the components by size, or into one group if the total is given."""
-    d = len(sizes)
-    if total is not None:
-        return [Group(d, total - d + 1, math.ceil(total / d))]
-    return [Group(sizes.count(K), K, K) for K in sorted(set(sizes))]
+def groups_of(sizes: list[int], p: int) -> list[Group]:
+    """Group the components by size, at most p."""
+    return [Group(sizes.count(K), min(K, p)) for K in sorted(set(sizes))]
 
 
 def orthogonal_bound(
-    C: Floats,
-    sizes: list[int],
-    total: int | None = None,
-    *,
-    max_iter: int = 200,
-    clock: Clock | None = None,
+    C: Floats, sizes: list[int], *, max_iter: int = 200, clock: Clock | None = None
 ) -> float:
-    """Return a bound on the sum of w'Cw over orthonormal components, including rounding.
-
-    Parameters
-    ----------
-    C : ndarray of shape (p, p)
-        Symmetric matrix.
-    sizes : list of int
-        Maximum number of nonzeros of each component.
-    total : int or None, default=None
-        Maximum number of nonzeros of all components, which replaces ``sizes``.
-    max_iter : int, default=200
-        Number of L-BFGS iterations.
-    clock : Clock or None
-        Time limit.
-
-    Returns
-    -------
-    float
-    """
+    """Bound the sum of w'Cw over orthonormal components, including rounding."""
     clock = clock or Clock()
     d = len(sizes)
     p = C.shape[0]
-    groups = [
-        Group(group.members, min(group.size, p), min(group.rows, p))
-        for group in groups_of(sizes, total)
-    ]
+    groups = groups_of(sizes, p)
     squares = np.square(C)
     counted = sum(g.members * top_rows(squares, g) for g in groups)
     scale = math.sqrt(counted / d)
@@ -118,48 +90,40 @@ def top_rows(T: Floats, group: Group) -> float:
     others = np.where(np.eye(p, dtype=bool), -np.inf, T)
     ranked = np.sort(others, axis=1)[:, p - group.size + 1 :]
     s = np.diagonal(T) + ranked.sum(axis=1)
-    return float(np.sort(s)[p - group.rows :].sum())
+    return float(np.sort(s)[p - group.size :].sum())
 
 
 def bound_at(C: Floats, at: Multipliers, groups: list[Group], d: int) -> float:
-    """Return the bound of given multipliers, with rounding as in `relaxation.rounding`."""
+    """Return the bound of given multipliers, including rounding errors."""
     p = C.shape[0]
-    T = np.square(at.M) / (2.0 * at.alpha[:, None]) + 0.5 * (at.A - at.A.T)
+    T = pair_terms(at)
     top = sum(group.members * top_rows(T, group) for group in groups)
-    norms = sum(float(np.linalg.norm(part)) for part in (C, at.M, at.alpha))
-    most = sum(group.members * group.rows * group.size for group in groups)
-    summed = abs(top) + most * float(np.abs(at.A).max(initial=0.0))
-    rounding = EPS * (16.0 * p * d * norms + 8.0 * (p + most) * summed)
-    return float(np.linalg.eigvalsh(inner_matrix(C, at))[p - d :].sum()) + top + rounding
+    most = sum(group.members * group.size**2 for group in groups)
+    error = rounding(C, at, top, most, most, d)
+    return float(np.linalg.eigvalsh(inner_matrix(C, at))[p - d :].sum()) + top + error
 
 
 def smoothed_orthogonal(
     C: Floats, at: Multipliers, groups: list[Group], d: int, smoothing: float
-) -> tuple[float, tuple[Floats, Floats, Floats]]:
+) -> Smoothed:
     """Return the smoothed bound and its derivatives, as `relaxation.smoothed`."""
     p = C.shape[0]
-    values, vectors = np.linalg.eigh(inner_matrix(C, at))
-    weights = smoothed_top_indicator(values[None, :], np.array([d]), smoothing)[0]
-    smooth_bound = float(weights @ values) - 0.5 * smoothing * float(weights @ weights)
-    X = (vectors * weights) @ vectors.T
-    squares = np.square(at.M) / (2.0 * at.alpha[:, None])
-    T = squares + 0.5 * (at.A - at.A.T)
+    smooth_bound, X = smoothed_top_eigenvalues(C, at, d, smoothing)
+    T = pair_terms(at)
     own = np.eye(p, dtype=bool)
     Z = np.zeros((p, p))
     for group in groups:
-        scale_rows = SUM_SMOOTHING * smoothing / group.rows
+        scale_rows = SUM_SMOOTHING * smoothing / group.size
         scale_T = scale_rows / group.size
         counts = np.full(p, group.size - 1)
         Y = smoothed_top_indicator(np.where(own, EXCLUDED, T), counts, scale_T)
         s = -0.5 * scale_T * np.einsum("ij,ij->i", Y, Y)
         Y[own] = 1.0
         s += np.einsum("ij,ij->i", Y, T)
-        z = smoothed_top_indicator(s[None, :], np.array([group.rows]), scale_rows)[0]
+        z = smoothed_top_indicator(s[None, :], np.array([group.size]), scale_rows)[0]
         smooth_bound += group.members * float(z @ s - 0.5 * scale_rows * z @ z)
         Z += group.members * z[:, None] * Y
-    dM = Z * at.M / at.alpha[:, None] - X
-    dalpha = 0.5 * np.diagonal(X) * at.alpha - np.einsum("ij,ij->i", Z, squares)
-    return smooth_bound, (dM, dalpha, 0.5 * (Z - Z.T))
+    return smooth_bound, gradient(at, X, Z)
 
 
 def improve_orthogonal(

@@ -90,7 +90,7 @@ class Proof(NamedTuple):
 
 
 def fixed_entries(problem: Problem) -> Mask:
-    """Return a mask (p, p) of the entries always in the sum of row i: pinned j, and j = i."""
+    """Return a mask (p, p) of entries always in a row sum: pinned j, and j = i."""
     p = problem.C.shape[0]
     mask = np.tile(problem.pinned, (p, 1))
     mask[np.diag_indices(p)] = True
@@ -104,10 +104,10 @@ def free_counts(problem: Problem) -> Indices:
 
 
 def from_row_norms(problem: Problem) -> Multipliers:
-    """Return M = C with the optimal constant alpha: the Frobenius norm of a block."""
+    """Return M = C with the best constant alpha: the Frobenius norm of a block."""
     C = problem.C
     p = C.shape[0]
-    s, _, _ = row_sums(problem, _squares(problem, C))
+    s, _, _ = row_sums(problem, _squares(C, problem.nonnegative))
     total = float(s[problem.pinned].sum() + _top(s[~problem.pinned], problem.slots))
     alpha = np.full(p, math.sqrt(max(total, np.finfo(float).tiny)))
     return Multipliers(C.copy(), alpha, np.zeros((p, p)))
@@ -131,8 +131,8 @@ def from_leading_vector(problem: Problem) -> Multipliers:
     return Multipliers(M, alpha, np.zeros((p, p)))
 
 
-def _squares(problem: Problem, M: Floats) -> Floats:
-    return np.square(np.maximum(M, 0.0)) if problem.nonnegative else np.square(M)
+def _squares(M: Floats, nonnegative: bool) -> Floats:
+    return np.square(np.maximum(M, 0.0)) if nonnegative else np.square(M)
 
 
 def _top(values: Floats, count: int) -> float:
@@ -140,10 +140,10 @@ def _top(values: Floats, count: int) -> float:
     return float(np.sort(values)[values.size - count :].sum())
 
 
-def pair_terms(problem: Problem, at: Multipliers) -> Floats:
-    """Return T, (p, p). N is exactly antisymmetric: a - b and b - a have equal rounding."""
-    T: Floats = _squares(problem, at.M) / (2.0 * at.alpha[:, None]) + 0.5 * (at.A - at.A.T)
-    return T
+def pair_terms(at: Multipliers, nonnegative: bool = False) -> Floats:
+    """Return T (p, p), with exactly antisymmetric N."""
+    squares = _squares(at.M, nonnegative) / (2.0 * at.alpha[:, None])
+    return squares + 0.5 * (at.A - at.A.T)
 
 
 def row_sums(problem: Problem, T: Floats) -> tuple[Floats, Floats, Floats]:
@@ -170,24 +170,13 @@ def inner_matrix(C: Floats, at: Multipliers) -> Floats:
 
 
 def prove(problem: Problem, at: Multipliers) -> Proof:
-    """Return the bound of given multipliers, including rounding errors.
-
-    Parameters
-    ----------
-    problem : Problem
-        Sets to bound.
-    at : Multipliers
-        Multipliers of the bound.
-
-    Returns
-    -------
-    Proof
-    """
+    """Return the bound of given multipliers, including rounding errors."""
     P = inner_matrix(problem.C, at)
-    s, others, ranked = row_sums(problem, pair_terms(problem, at))
+    s, others, ranked = row_sums(problem, pair_terms(at, problem.nonnegative))
     largest = largest_of_blocks(P)
     top = float(s[problem.pinned].sum() + _top(s[~problem.pinned], problem.slots))
-    largest += rounding(problem, at, top)
+    K = problem.slots + int(problem.pinned.sum())
+    largest += rounding(problem.C, at, top, K, K * K)
     return Proof(largest + top, largest, s, others, ranked)
 
 
@@ -202,39 +191,28 @@ def largest_of_blocks(P: Floats) -> float:
     return largest
 
 
-def rounding(problem: Problem, at: Multipliers, top: float) -> float:
+def rounding(
+    C: Floats, at: Multipliers, top: float, n_rows: int, n_entries: int, d: int = 1
+) -> float:
     """Return an upper bound of the rounding error of a bound.
 
-    The error of the entries of P is a few eps times their terms, that of eigenvalues at most p eps
-    times the norm of P, and that of sums is proportional to the number of terms.
+    The bound is the sum ``top`` of ``n_rows`` row sums, with ``n_entries`` entries in all, and of
+    the d largest eigenvalues of P. The error of the entries of P is a few eps times their terms,
+    that of eigenvalues at most p eps times the norm of P, and that of sums is proportional to the
+    number of terms.
     """
-    p, K = problem.C.shape[0], problem.slots + int(problem.pinned.sum())
-    norms = sum(float(np.linalg.norm(part)) for part in (problem.C, at.M, at.alpha))
-    summed = abs(top) + K * K * float(np.abs(at.A).max(initial=0.0))
-    return EPS * (16.0 * p * norms + 8.0 * (p + K) * summed)
+    p = C.shape[0]
+    norms = sum(float(np.linalg.norm(part)) for part in (C, at.M, at.alpha))
+    summed = abs(top) + n_entries * float(np.abs(at.A).max(initial=0.0))
+    return EPS * (16.0 * p * d * norms + 8.0 * (p + n_rows) * summed)
 
 
 def children(problem: Problem, proof: Proof) -> tuple[Indices, Floats, Floats]:
     """Return bounds given that a variable is in S, and given that it is not.
 
     If i is in S, T_ji replaces the smallest entry in the sum of row j, unless the sum contains it.
-    If i is not in S, the next largest entry replaces T_ji.
-
-    Parameters
-    ----------
-    problem : Problem
-        Sets to bound.
-    proof : Proof
-        Bound of these sets.
-
-    Returns
-    -------
-    free : ndarray of int, shape (m,)
-        Variables that are not pinned.
-    inside : ndarray of shape (m,)
-        Bounds with the variable in S.
-    outside : ndarray of shape (m,)
-        Bounds without the variable; -inf if too few variables remain.
+    If i is not in S, the next largest entry replaces T_ji. The bounds are those of the variables
+    that are not pinned, which are returned as well.
     """
     free = np.flatnonzero(~problem.pinned)
     k, m, counts = problem.slots, free.size, free_counts(problem)
@@ -268,7 +246,7 @@ def children(problem: Problem, proof: Proof) -> tuple[Indices, Floats, Floats]:
 
 
 def restrict(at: Multipliers, kept: Mask) -> Multipliers:
-    """Return the multipliers of the variables in ``kept``, which are valid for them."""
+    """Return the multipliers of the variables in ``kept``."""
     block = np.ix_(kept, kept)
     return Multipliers(at.M[block], at.alpha[kept], at.A[block])
 
@@ -283,25 +261,8 @@ def improve(
 ) -> Multipliers:
     """Minimise a smoothed bound by L-BFGS.
 
-    Parameters
-    ----------
-    problem : Problem
-        Sets to bound.
-    at : Multipliers
-        Start.
-    smoothing : float
-        Maximum difference between the smoothed and the exact bound; a third of the gap works well.
-    max_iter : int
-        Maximum number of iterations.
-    stop : callable or None
-        Whether to stop; called after each iteration.
-    outside_terms : OutsideTerms or None
-        Contributions of variables that are not in ``problem``; see ``improve_some``.
-
-    Returns
-    -------
-    Multipliers
-        The exact bound (`prove`) need not be smaller.
+    ``smoothing`` is the maximum difference between the smoothed and the exact bound; a third of the
+    gap works well. The exact bound (`prove`) need not decrease.
     """
     p, K = problem.C.shape[0], problem.slots + int(problem.pinned.sum())
     # The error of log-sum-exp of p eigenvalues is its scale times log p, of sums scale times K.
@@ -332,27 +293,7 @@ def minimise_smoothed(
     max_calls: int,
     stop: Callable[[], bool] | None = None,
 ) -> Multipliers:
-    """Minimise a smoothed bound by L-BFGS.
-
-    Parameters
-    ----------
-    bound : callable
-        Smoothed bound and its gradient, as a function of the multipliers.
-    at : Multipliers
-        Start.
-    K : int
-        Number of variables in a set, which determines the unit of A.
-    max_iter : int
-        Maximum number of iterations.
-    max_calls : int
-        Maximum number of evaluations of the bound.
-    stop : callable or None
-        Whether to stop; called after each iteration.
-
-    Returns
-    -------
-    Multipliers
-    """
+    """Minimise a smoothed bound of sets of K variables by L-BFGS, until ``stop``."""
     p, unit = at.alpha.size, UNIT_OF_N / K
 
     def unpack(x: Floats) -> Multipliers:
@@ -382,7 +323,7 @@ def smoothed(
     counts: Indices,
     scales: tuple[float, float, float],
     outside_terms: OutsideTerms,
-) -> tuple[float, tuple[Floats, Floats, Floats]]:
+) -> Smoothed:
     """Return the smoothed bound and its derivatives in M, log alpha and A.
 
     Log-sum-exp of the eigenvalues replaces the largest one; its derivative is X = exp(P / scale),
@@ -396,7 +337,7 @@ def smoothed(
     total = float(weights.sum())
     smooth_bound = float(values[-1]) + scale_P * math.log(total)
     X = (vectors * (weights / total)) @ vectors.T
-    squares = _squares(problem, at.M) / (2.0 * at.alpha[:, None])
+    squares = _squares(at.M, problem.nonnegative) / (2.0 * at.alpha[:, None])
     outside_squares = outside_terms.squares / (2.0 * at.alpha[:, None])
     T = squares + 0.5 * (at.A - at.A.T)
     p, free = T.shape[0], ~problem.pinned
@@ -422,6 +363,24 @@ def smoothed(
     return smooth_bound, (dM, dalpha, 0.5 * (Z - Z.T))
 
 
+def smoothed_top_eigenvalues(
+    C: Floats, at: Multipliers, d: int, scale: float
+) -> tuple[float, Floats]:
+    """Return the smoothed sum of the d largest eigenvalues of P, and X."""
+    values, vectors = np.linalg.eigh(inner_matrix(C, at))
+    weights = smoothed_top_indicator(values[None, :], np.array([d]), scale)[0]
+    total = float(weights @ values) - 0.5 * scale * float(weights @ weights)
+    return total, (vectors * weights) @ vectors.T
+
+
+def gradient(at: Multipliers, X: Floats, Z: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the derivatives in M, log alpha and A, given those in P and T."""
+    dM = Z * at.M / at.alpha[:, None] - X
+    squares = np.square(at.M) / (2.0 * at.alpha[:, None])
+    dalpha = 0.5 * np.diagonal(X) * at.alpha - np.einsum("ij,ij->i", Z, squares)
+    return dM, dalpha, 0.5 * (Z - Z.T)
+
+
 def improve_some(
     problem: Problem,
     at: Multipliers,
@@ -434,25 +393,8 @@ def improve_some(
     """Minimise a smoothed bound over the multipliers of some variables.
 
     All other variables have M_ij = C_ij and the largest alpha that does not increase the largest
-    eigenvalue.
-
-    Parameters
-    ----------
-    problem : Problem
-        Sets to bound.
-    at : Multipliers
-        Start.
-    proof : Proof
-        Bound of the start.
-    some : ndarray of int
-        Variables in increasing order, including all pinned ones.
-    smoothing, max_iter, stop
-        As in `improve`.
-
-    Returns
-    -------
-    Multipliers
-        Multipliers of all variables.
+    eigenvalue. ``some`` are variables in increasing order, including all pinned ones, and ``proof``
+    is the bound of the start ``at``.
     """
     block = np.ix_(some, some)
     rest = np.setdiff1d(np.arange(problem.C.shape[0]), some, assume_unique=True)
@@ -460,8 +402,8 @@ def improve_some(
     extended = Multipliers(
         problem.C.copy(), np.full(at.alpha.size, 2.0 * proof.largest), np.zeros_like(at.A)
     )
-    s, _, _ = row_sums(problem, pair_terms(problem, extended))
-    columns = _squares(problem, problem.C[np.ix_(some, rest)])
+    s, _, _ = row_sums(problem, pair_terms(extended, problem.nonnegative))
+    columns = _squares(problem.C[np.ix_(some, rest)], problem.nonnegative)
     k = problem.slots
     outside_terms = OutsideTerms(
         -np.sort(-columns, axis=1)[:, :k],
@@ -477,11 +419,11 @@ def improve_some(
 
 
 def smoothed_top_indicator(V: Floats, counts: Indices, scale: float) -> Floats:
-    """Return the maximisers y of y'v - scale |y|^2 / 2 over 0 <= y <= 1 with sum y = count.
+    """Return the maximisers y of y'v - scale |y|^2 / 2 for each row v of V.
 
-    y = clip((v - t) / scale, 0, 1). Newton's method finds the threshold t between v_(count + 1) -
-    scale, where at least count + 1 entries are one, and v_(count), where at most count entries are
-    positive.
+    They satisfy 0 <= y <= 1 with sum y = count: y = clip((v - t) / scale, 0, 1). Newton's method
+    finds the threshold t between v_(count + 1) - scale, where at least count + 1 entries are one,
+    and v_(count), where at most count entries are positive.
     """
     r, n = V.shape
     rows = np.arange(r)

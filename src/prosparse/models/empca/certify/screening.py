@@ -41,27 +41,7 @@ def screen_variables(
     nonnegative: bool = False,
     expired: Callable[[], bool] = lambda: False,
 ) -> Screening:
-    """Exclude variables that are in no set of K with a value above ``target``.
-
-    Parameters
-    ----------
-    quadratic : Quadratic
-        C.
-    allowed : ndarray of bool, shape (p,)
-        Variables to screen.
-    K : int
-        Maximum number of nonzeros of a component.
-    target : float
-        Value of w'Cw.
-    nonnegative : bool, default=False
-        Whether w >= 0.
-    expired : callable
-        Whether the time limit is reached; called between rounds.
-
-    Returns
-    -------
-    Screening
-    """
+    """Exclude variables that are in no set of K with a value above ``target``."""
     variables = np.flatnonzero(allowed)
     closed, bound, slow = -np.inf, np.inf, False
     while variables.size > max(MAX_BRANCHING, K) and not expired():
@@ -82,12 +62,12 @@ def screen_variables(
         if before - variables.size < MIN_REDUCTION * before:
             if slow:
                 break
-            slow = True  # the sharper bound needs another pass over C
+            slow = True  # the sharper bound reads C again
     return Screening(variables, closed, bound)
 
 
 def _squares(quadratic: Quadratic, variables: Indices, rows: Indices, positive: bool) -> Floats:
-    """Return C_ij^2 for i in ``variables[rows]`` and all j in ``variables``, (|rows|, m)."""
+    """Return C_ij^2 for i in ``variables[rows]`` and j in ``variables``."""
     entries = quadratic.columns(variables[rows])[variables].T
     squares: Floats = np.square(np.maximum(entries, 0.0) if positive else entries)
     return squares
@@ -100,7 +80,7 @@ def _row_blocks(m: int) -> list[Indices]:
 def row_norms(
     quadratic: Quadratic, variables: Indices, K: int, nonnegative: bool
 ) -> tuple[Floats, Floats]:
-    """Return the sums of C_ii^2 and the K - 1 largest other C_ij^2, and the smallest of these."""
+    """Return C_ii^2 plus the K - 1 largest other C_ij^2, and their smallest."""
     m = variables.size
     r, smallest = np.empty(m), np.full(m, -np.inf)
     for rows in _row_blocks(m):
@@ -123,7 +103,7 @@ def norms_with(
     r: Floats,
     smallest: Floats,
 ) -> Floats:
-    """Return the largest Frobenius norm of a block that contains variable i, for each i.
+    """Return the largest Frobenius norm of a block that contains each variable.
 
     Every other row j of the block contains C_ij^2 instead of its smallest entry.
     """

@@ -11,23 +11,11 @@ SYMMETRY_TOL = 1e-13
 
 
 def exchangeable(C: Floats, nonnegative: bool = False) -> Indices:
-    """Return the equivalence classes of exchangeable variables.
+    """Return the first variable of the class of each variable, (p,).
 
-    i and j are exchangeable if C_ii = C_jj and C_il = C_jl for all other l, or C_il = -C_jl for all
-    other l if w may have any sign. Examples are copies of a column and uncorrelated columns of
+    Variables i and j are exchangeable if C_ii = C_jj and C_il = C_jl for all other l, or C_il =
+    -C_jl for all other l unless w >= 0. Examples are copies of a column and uncorrelated columns of
     equal variance. Sets S that differ by i and j have equal values, so that one of them suffices.
-
-    Parameters
-    ----------
-    C : ndarray of shape (p, p)
-        Symmetric matrix.
-    nonnegative : bool, default=False
-        Whether w >= 0, so that signs matter.
-
-    Returns
-    -------
-    ndarray of int, shape (p,)
-        First variable of the class of each variable.
     """
     p = C.shape[0]
     tol = SYMMETRY_TOL * float(np.abs(C).max(initial=0.0))
