@@ -65,6 +65,10 @@ METHOD = Method(
             "qvalues_": nonnegative("p"),
             "communality_": nonnegative("p"),
             "null_communality_": nonnegative(),
+            "component_pvalues_": nonnegative("d", "p"),
+            "component_qvalues_": nonnegative("d", "p"),
+            "row_scale_": nonnegative("n"),
+            "row_influence_": nonnegative("n"),
         },
         optional={
             **dict.fromkeys(COUNT_MODEL, nonnegative("p")),
