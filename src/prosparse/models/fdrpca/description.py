@@ -9,6 +9,7 @@ from .._base import VariableSelector
 from ..description import COUNTS, Method, ModelPath, Option
 from ..schema import PROJECTION, Schema, nonnegative
 from .estimator import FDRPCA
+from .row_diagnostics import influential_rows, list_rows
 
 
 def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: int) -> str:
@@ -28,9 +29,16 @@ def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: in
     if minimum >= 0.5 or n_selected < 2:
         return reason
     communality = to_numpy(model.communality_)[to_numpy(model.support_)]
-    return (
-        f"{reason}; {int(np.sum(communality >= 0.5)):,} of them have a communality of at least 0.5"
-    )
+    reason += f"; {int(np.sum(communality >= 0.5)):,} of them have a communality of at least 0.5"
+    influence = to_numpy(model.row_influence_)
+    rows = influential_rows(influence)
+    if rows.size:
+        reason += (
+            f". This result is unreliable: {list_rows(rows)} of the table (counted from 0) account "
+            f"for {float(influence[rows].sum()):.0%} of the variance of the components. Check "
+            "these rows and repeat the analysis without them"
+        )
+    return reason
 
 
 COUNT_MODEL = ("count_weights_", "count_proportions_", "count_noise_")
@@ -47,6 +55,12 @@ METHOD = Method(
             "maximum expected proportion of false discoveries among the selected variables",
             type=float,
             default="0.05",
+        ),
+        Option(
+            "null",
+            "null",
+            "null hypothesis: robust (rows may have unequal noise) or exchangeable (they may not)",
+            default="robust",
         ),
         Option(
             "min-communality",

@@ -51,10 +51,10 @@ class FDRPCA(SparseProjection):
     """PCA on variables selected with false discovery rate control.
 
     Each variable is tested for association with the leading principal components of the remaining
-    variables. Variables selected by the Benjamini-Hochberg procedure at level ``fdr`` are
-    standardised and passed to PCA; all other loadings are zero. The test assumes exchangeable rows
-    (see Notes). It does not assume a common noise variance, a common scale or a given number of
-    components.
+    variables, and for correlation with any single one of them. Variables selected by the
+    Benjamini-Hochberg procedure at level ``fdr`` are standardised and passed to PCA; all other
+    loadings are zero. The test assumes neither a common noise variance or scale, nor a given number
+    of components. Rows may have unequal noise and may be outlying (see Notes).
 
     Statistical significance does not imply a large effect: ``communality_`` measures how much
     variance a variable shares with the others, and ``min_communality`` sets a minimum.
@@ -68,17 +68,19 @@ class FDRPCA(SparseProjection):
     fdr : float, default=0.05
         False discovery rate: expected proportion of variables without shared variance among the
         selected ones.
+    null : {"robust", "exchangeable"}, default="robust"
+        Null hypothesis. "robust" allows rows of unequal noise and outlying rows. "exchangeable"
+        assumes that all rows have the same distribution. It finds structure that rests on fewer than
+        about eight rows, which signs alone cannot distinguish from outlying rows.
     min_communality : float, default=0.0
         Minimum communality of selected variables, between 0 and 1.
     rank_transform : bool, default=False
         Whether the test uses normal scores of the ranks of each column, which reduces the influence
-        of outliers. Components and scores are computed from the untransformed columns.
+        of single entries. Components and scores are computed from the untransformed columns.
     counts : bool, default=False
         Whether ``X`` contains counts (molecules of genes, words, species) in rows that differ in
         sequencing depth or length. Counts are replaced by Pearson residuals (see Notes). Sparse
         data stay sparse.
-    random_state : int, RandomState instance or None, default=0
-        Seed for the row permutations used to test strongly non-Gaussian columns.
 
     Attributes
     ----------
@@ -99,6 +101,16 @@ class FDRPCA(SparseProjection):
     null_communality_ : float
         Expected communality of a variable without shared variance: ``n_components_`` /
         (n_samples - 1), or ``n_components_`` / (n_samples - n_groups) with groups.
+    component_pvalues_ : ndarray of shape (n_components_, n_features_in_)
+        P-values of the association of each variable with each component, given the other
+        components. A selected variable is left out of the components that it is tested against.
+    component_qvalues_ : ndarray of shape (n_components_, n_features_in_)
+        Benjamini-Hochberg adjusted p-values of each component.
+    row_scale_ : ndarray of shape (n_samples,)
+        Scale of the noise of each row, relative to the median row. ``null="robust"`` divides rows by
+        it before the test.
+    row_influence_ : ndarray of shape (n_samples,)
+        Proportion of the variance of the components in each row; 0 without components.
     components_ : ndarray of shape (n_components_, n_features_in_)
         Principal axes of the standardised selected variables, as orthonormal rows; exact zeros for
         all other variables.
@@ -113,9 +125,6 @@ class FDRPCA(SparseProjection):
     ranking_ : int ndarray of shape (n_features_in_,)
         Ranks, 1 for the selected variable with the largest communality. Variables that are not
         selected follow, by decreasing communality.
-    permutation_tested_ : bool ndarray of shape (n_features_in_,)
-        Mask of the strongly non-Gaussian variables whose p-value was computed by row permutations.
-        Such a p-value is at least 1 / (number of permutations + 1).
     mean_ : ndarray of shape (n_features_in_,)
         Means of the columns; of the residuals, if ``counts=True``.
     scale_ : ndarray of shape (n_features_in_,)
@@ -133,15 +142,21 @@ class FDRPCA(SparseProjection):
 
     Notes
     -----
-    **Exchangeable rows.** Without shared variance, all permutations of the rows of a column must be
-    equally probable. Time series and repeated measures violate this assumption. Pass patients,
-    donors or batches as ``groups`` to compare rows within groups. A warning reports correlated
-    adjacent rows.
+    **Null hypothesis.** A variable without shared variance is independent of the others. The
+    p-value is the larger one of two null distributions. Under *permutation*, the rows of the column
+    are exchangeable. Under *sign flips*, its entries have random signs and any magnitudes, so that
+    rows may differ in noise. Rows are divided by ``row_scale_`` before the test, which restores the
+    power that noisy rows cost. ``null="exchangeable"`` uses permutation alone, except for columns
+    with few nonzero entries.
 
-    Rows with unequal noise variance and outlying rows violate the assumption as well: all columns
-    have large entries in the same rows, and independent columns become significant. `FDRPCA` does
-    not detect this. Drop outlying rows, or divide rows by their scale. Strongly skewed columns have
-    heavier tails than the fitted null distribution; take logarithms or set ``rank_transform=True``.
+    Rows must be independent. Time series and repeated measures violate this assumption. Pass
+    patients, donors or batches as ``groups`` to compare rows within groups. Warnings report
+    correlated adjacent rows, equal rows, outlying rows, and components that describe one or two
+    rows.
+
+    **Pairs.** A variable that shares variance with one or two others forms no leading component. It
+    is found by its largest correlation. Pairs are not searched if n_samples * n_features^2 exceeds
+    8.6e9, for example with 200 rows and more than 6,500 columns.
 
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
@@ -157,6 +172,8 @@ class FDRPCA(SparseProjection):
     ----------
     Y. Benjamini, Y. Hochberg (1995). Controlling the false discovery rate. JRSS B.
     G. H. Golub (1973). Some modified matrix eigenvalue problems. SIAM Review.
+    M. Linting, B. J. van Os, J. J. Meulman (2011). Statistical significance of the contribution of
+    variables to the PCA solution. Psychometrika.
 
     Examples
     --------

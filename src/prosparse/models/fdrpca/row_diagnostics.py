@@ -146,8 +146,8 @@ def count_duplicates(op: Operator) -> int:
     """Count the rows that equal an earlier row.
 
     Equal rows have equal projections on random directions. Rows of few discrete columns are often
-    equal by chance: they are counted only if no rows are equal after permuting each column. A single
-    pair of equal rows is counted only if there are more than a few columns.
+    equal by chance: they are counted only if no rows are equal after permuting each column. With
+    few columns, a single pair of equal rows is not counted.
     """
     rng = np.random.default_rng(0)
     n, p = op.shape
