@@ -70,8 +70,8 @@ class FDRPCA(SparseProjection):
         selected ones.
     null : {"robust", "exchangeable"}, default="robust"
         Null hypothesis. "robust" allows rows of unequal noise and outlying rows. "exchangeable"
-        assumes that all rows have the same distribution. It finds structure that rests on fewer than
-        about eight rows, which signs alone cannot distinguish from outlying rows.
+        assumes that all rows have the same distribution. It finds structure that rests on fewer
+        than about eight rows, which signs alone cannot distinguish from outlying rows.
     min_communality : float, default=0.0
         Minimum communality of selected variables, between 0 and 1.
     rank_transform : bool, default=False
@@ -107,8 +107,8 @@ class FDRPCA(SparseProjection):
     component_qvalues_ : ndarray of shape (n_components_, n_features_in_)
         Benjamini-Hochberg adjusted p-values of each component.
     row_scale_ : ndarray of shape (n_samples,)
-        Scale of the noise of each row, relative to the median row. ``null="robust"`` divides rows by
-        it before the test.
+        Scale of the noise of each row, relative to the median row. ``null="robust"`` divides rows
+        by it before the test.
     row_influence_ : ndarray of shape (n_samples,)
         Proportion of the variance of the components in each row; 0 without components.
     components_ : ndarray of shape (n_components_, n_features_in_)
