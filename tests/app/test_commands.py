@@ -27,7 +27,7 @@ from prosparse.app.output_paths import RESULTS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
 from prosparse.persistence import load_with_about  # noqa: E402
 from prosparse.phrases import format_mean  # noqa: E402
-from prosparse.stability import permutation_null, stability_selection  # noqa: E402
+from prosparse.stability import PermutationNull, permutation_null, stability_selection  # noqa: E402
 from prosparse.tables.preparation import impute_components  # noqa: E402
 
 pytestmark = pytest.mark.quick
@@ -558,9 +558,11 @@ def test_permutation_null(inside):
     assert format_mean(printed["null_expected_n_selected"]) in page
     again = run(app, ["report", "t-prosparse/model.prosparse", "--output", "again.html"])
     assert again.exit_code == 0, again.output
-    assert format_mean(printed["null_expected_n_selected"]) in (inside / "again.html").read_text(
-        "utf-8"
-    )
+    restored = (inside / "again.html").read_text("utf-8")
+    saved = load_with_about("t-prosparse/model.prosparse")[1]["about"]["permutation_null"]
+    for sentence in PermutationNull.from_json(saved).summary():
+        assert sentence in page
+        assert sentence in restored
     without = json.loads(run(app, [*arguments, "--json", "--permutations", "0"]).stdout)
     assert without["null_expected_n_selected"] is None
     assert without["null_expected_by_kind"] is None

@@ -196,6 +196,27 @@ def test_result_consistent_with_the_null():
     )
 
 
+@pytest.mark.parametrize("informative", [False, True], ids=["noise", "signal"])
+def test_selection_that_rests_on_noisy_rows(informative):
+    """The report withdraws a selection that random signs reproduce."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 60))
+    X[:, :10] += informative * rng.normal(size=(200, 1))
+    X[:3] *= 5.0
+    model = FDRPCA(null="exchangeable").fit(X)
+    null = permutation_null(model, X, 4, random_state=0)
+    expected = null.expected_n_selected_by_kind["signs"]
+    sentences = narrate(findings_of(model), null=null)
+    if informative:
+        q = model.n_selected_
+        assert sentences[0] == (
+            f"FDRPCA selected {q} of 60 variables; 0 to {expected:.0f} are expected under the null."
+        )
+    else:
+        assert sentences[0].startswith("The 60 variables have no shared variance that is dist")
+    assert set(null.summary()) < set(sentences)
+
+
 def test_warnings_are_announced():
     found = findings_of(FDRPCA().fit(WINE))
     assert narrate(found, warnings=["rows"])[-1].startswith("The fit issued warnings")

@@ -197,7 +197,7 @@ class PermutationNull:
         parts = self._parts()
         if self.selects_under_null:
             sentences += [part._describe_selections() for part in parts.values()]
-            if "signs" in parts and self._excess_of_signs() >= 1.0:
+            if self._rests_on_magnitudes():
                 sentences.append(
                     "Random signs remove all correlations but keep magnitudes, so outlying rows or "
                     "rows of unequal scale suffice for such selections."
@@ -211,7 +211,7 @@ class PermutationNull:
             comparison = _COMPARISONS[self.statistic_name].format(
                 observed=percent(self.statistic),
                 null=null,
-                datasets="these datasets" if sentences else self._describe_datasets(),
+                datasets=self._refer_to_datasets(described=bool(sentences)),
             )
             sentences.append(comparison)
         return sentences
@@ -224,10 +224,10 @@ class PermutationNull:
         selected = "no variables" if high == 0 else f"{mean} variables on average{interval}"
         return f"{self.method} selected {selected} in {self._describe_datasets()}."
 
-    def _excess_of_signs(self) -> float:
-        """Return how many more variables are selected with signs than with permutation."""
+    def _rests_on_magnitudes(self) -> bool:
+        """Return whether random signs cause at least twice the selections of permutation."""
         means = self.expected_n_selected_by_kind
-        return means["signs"] - means.get("permutation", 0.0)
+        return means.get("signs", 0.0) >= max(1.0, 2.0 * means.get("permutation", 0.0))
 
     def _describe_datasets(self) -> str:
         """Describe the null datasets: their number and what was random in them."""
@@ -238,6 +238,14 @@ class PermutationNull:
         for kind, part in others:
             text += f" and {part.n_permutations:,} with {_LONG_NAMES[kind]}"
         return text
+
+    def _refer_to_datasets(self, *, described: bool) -> str:
+        """Refer to the null datasets in a sentence that names two kinds, if there are two."""
+        if described:
+            return "these datasets"
+        if len(self._parts()) > 1:
+            return plural(self.n_permutations, "null dataset")
+        return self._describe_datasets()
 
     def __repr__(self) -> str:
         requested = " (as requested)" if self.size_given else ""
