@@ -737,6 +737,7 @@ def test_invalid_weights(weights, message):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 @pytest.mark.parametrize(
     ("noise", "p", "seed", "weight"),
     [("student", 12, 4, 1e3), ("student", 100, 0, 1e3), ("gaussian", 100, 0, 1e9)],

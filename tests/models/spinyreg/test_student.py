@@ -121,7 +121,7 @@ def test_constant_of_the_t_density():
 def test_the_bound_is_non_decreasing(options, seed):
     X, y, _ = simulate(seed=seed)
     model = SpinyRegressor(noise="student", average=False, **options)
-    _, run = model._reweight_rows(model._prepare(X, y, None))
+    _, run = model._reweight_rows(model._prepare(X, y, None, None))
     assert np.all(np.diff(run.bounds) >= 0.0)
     assert len(run.bounds) > 3
 

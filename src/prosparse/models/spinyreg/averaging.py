@@ -89,6 +89,36 @@ def mean_noise_variance(R: np.ndarray, dof: float) -> np.ndarray:
     return R / max(dof - 2, 1)
 
 
+def temper(
+    average: Average, data: RegressionMoments, weight: float, empty_variance: float
+) -> Average:
+    """Move the probability 1 - ``weight`` of all sets to the empty set.
+
+    ``empty_variance`` is the noise variance of the empty set.
+    """
+    if weight >= 1.0:
+        return average
+    size_probability = weight * average.size_probability
+    size_probability[0] += 1.0 - weight
+    between = weight * (1.0 - weight)  # variance of the indicator of the other sets
+    mean = average.mean
+    others = np.ones(mean.size, dtype=bool)
+    others[average.candidates] = False
+    of_candidates = mean[average.candidates]
+    moved = between * float(mean[others] ** 2 @ data.d[others]) / data.n
+    return average._replace(
+        inclusion=weight * average.inclusion,
+        by_size=weight * average.by_size,
+        size_probability=size_probability,
+        mean=weight * mean,
+        variance=weight * average.variance + between * mean**2,
+        covariance=weight * average.covariance + between * np.outer(of_candidates, of_candidates),
+        together=weight * average.together,
+        excluded_variance=weight * average.excluded_variance + moved,
+        sigma2=weight * average.sigma2 + (1.0 - weight) * empty_variance,
+    )
+
+
 class Sums(NamedTuple):
     """Sums over sets of first and second moments of the coefficients."""
 

@@ -32,7 +32,7 @@ from .logistic_solve import LogisticOptions, LogisticSolution, solve_classes
 from .predictive_variance import quadratic_form
 from .probability import log_probabilities
 from .solve import SelectionRule
-from .validation import check_columns
+from .validation import check_columns, group_codes
 
 MAX_EXPONENT = 295  # maximum decimal exponent of a column scale
 
@@ -135,6 +135,8 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
     half-Cauchy prior. Under the prior on sets, all variables have the same probability of being
     active, which is uniform on [0, 1/2]. Coefficients are finite even if the classes are separable.
 
+    Variables are selected only if a permutation test detects a signal, as in `SpinyRegressor`.
+
     A row with weight 2 counts as two rows. Class weights are not supported, because they would
     change the class probabilities. For more than two classes, use
     ``sklearn.multiclass.OneVsRestClassifier``.
@@ -194,7 +196,14 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Select variables and estimate their coefficients.
 
         Parameters
@@ -206,6 +215,9 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         sample_weight : array-like of shape (n_samples,), float or None, default=None
             Number of observations that each row represents. A row with weight 2 counts as two
             rows, and a row with weight 0 is ignored.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Labels of batches, donors or other strata. The null test permutes the classes within
+            groups. By default it permutes all rows.
 
         Returns
         -------
@@ -213,7 +225,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
             The fitted estimator.
         """
         with self._fitting():
-            op, columns, labels = self._prepare(X, y, sample_weight)
+            op, columns, labels, codes = self._prepare(X, y, sample_weight, groups)
             options = LogisticOptions(
                 fit_intercept=self.fit_intercept,
                 selection_rule=self.selection_rule,
@@ -223,12 +235,16 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
                 verbose=self.verbose,
                 seed=seed_of(self.random_state),
             )
-            self._set_fit(solve_classes(op, labels, options), columns, labels)
+            self._set_fit(solve_classes(op, labels, codes, options), columns, labels)
         return self
 
     def _prepare(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[Operator, Columns, Labels]:
+        self,
+        X: Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+    ) -> tuple[Operator, Columns, Labels, np.ndarray | None]:
         """Validate the input, standardise X and encode the classes."""
         if y is None:
             raise InputError(
@@ -242,7 +258,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         labels = encode_labels(check_classes(y, X.shape[0]), weights)
         op, columns = standardise(X, self.scale, weights, centre=self.fit_intercept)
         check_columns(op, columns, self.scale)
-        return op, columns, labels
+        return op, columns, labels, group_codes(groups, X.shape[0], weights)
 
     def _set_fit(self, found: LogisticSolution, columns: Columns, labels: Labels) -> None:
         """Set the fitted attributes in the units of X."""

@@ -9,7 +9,7 @@ The set of maximum posterior probability is often small if many sets have simila
 The set of maximum expected F-score balances false discoveries against missed variables.
 
 Comparing this set with the empty set would often select nothing although a signal is present but
-cannot be located. A separate test (`signal_detected`) therefore decides first whether to select
+cannot be located. A permutation test (`null_test`) therefore decides first whether to select
 anything. The F-score is then maximised over non-empty sets.
 """
 
@@ -22,8 +22,6 @@ import numpy as np
 from .averaging import MIN_INCLUSION, Average
 from .credible import MIN_CORRELATION
 from .model import FINE, RegressionFit, RegressionMoments, evaluate, optimise
-from .null_test import rejects_null
-from .screening import Candidates
 
 MAX_COOCCURRENCE = (
     0.75  # a variable stands in for another if, with that one active, it is so much less
@@ -36,17 +34,6 @@ class SelectedSet(NamedTuple):
 
     v: np.ndarray  # (q,) variables, most useful first
     expected: float  # expected F-score; variables with one representative count once
-
-
-def signal_detected(
-    pool: Candidates, found: RegressionFit, root: np.ndarray | None, n_intercepts: int
-) -> bool:
-    """Decide whether to select any variable.
-
-    A signal is detected if the search ``found`` a set more probable than the empty set, or if
-    `null_test` rejects the null hypothesis.
-    """
-    return found.v.size > 0 or rejects_null(pool, root, n_intercepts)
 
 
 def representatives(data: RegressionMoments, average: Average) -> np.ndarray:

@@ -31,6 +31,7 @@ from ...inference.loop import Run
 from .._base import VariableSelector, seed_of
 from .averaging import Average, mixture_interval
 from .model import MIN_NOISE_RATIO
+from .null_test import NullData
 from .predictive_variance import quadratic_form
 from .response import (
     Response,
@@ -43,8 +44,14 @@ from .response import (
 from .several import SeveralResponses, SeveralSolution, solve_several
 from .solve import Options, Refit, SelectionRule, Solution, solve
 from .stepwise import rules_for
-from .student import SearchSettings, StudentState, WeightedData, estimate_row_weights
-from .validation import check_columns
+from .student import (
+    SearchSettings,
+    StudentState,
+    WeightedData,
+    estimate_row_weights,
+    null_scores,
+)
+from .validation import check_columns, group_codes
 
 MAX_EXPONENT = 305  # maximum decimal exponent of a variance or precision
 
@@ -59,6 +66,7 @@ class FitData(NamedTuple):
     op: Operator
     columns: Columns
     responses: list[Response]
+    groups: np.ndarray | None  # group of each row with positive weight
 
     @property
     def response(self) -> Response:
@@ -201,9 +209,11 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     size equally among the sets of that size. It is flat up to about fifteen variables and
     decreases for larger models.
 
-    ``selection_rule="f-score"`` selects variables only if a signal is detected. Either the search
-    finds a set more probable than the empty set, or a Monte Carlo test against Gaussian noise has
-    a p-value of at most 0.025.
+    Variables are selected only if a permutation test detects a signal, whatever the
+    ``selection_rule``. The test has level 0.04, permutes the response, within ``groups`` if these
+    are given, and assumes no noise distribution. If permuted responses have a mean Bayes factor
+    above 1, as with rare counts or outliers, inclusion probabilities and averaged coefficients are
+    reduced accordingly.
 
     Several responses share the selected set and the ratio alpha/gamma; each has its own noise
     variance. The set of maximum posterior probability is selected and no average is computed.
@@ -276,7 +286,14 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Select variables and estimate their coefficients.
 
         Parameters
@@ -289,6 +306,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             Number of observations that each row represents. A row with weight 2 counts as two
             rows, and a row with weight 0 is ignored. Divide inverse noise variances by their mean
             before passing them as weights.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Labels of batches, donors or other strata. The null test permutes the response within
+            groups. By default it permutes all rows.
 
         Returns
         -------
@@ -296,14 +316,20 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             The fitted estimator.
         """
         with self._fitting():
-            data = self._prepare(X, y, sample_weight)
+            data = self._prepare(X, y, sample_weight, groups)
             if len(data.responses) > 1:
                 self._fit_multi_output(data)
             else:
                 self._fit_single_output(data)
         return self
 
-    def _prepare(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None) -> FitData:
+    def _prepare(
+        self,
+        X: Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+    ) -> FitData:
         """Validate the input, standardise X and centre y."""
         if y is None:
             raise InputError(
@@ -322,7 +348,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         op, columns = standardise(X, self.scale, weights, centre=self.fit_intercept)
         check_columns(op, columns, self.scale)
         responses = [prepare_response(column, self.fit_intercept, weights) for column in values.T]
-        return FitData(X, weights, op, columns, responses)
+        return FitData(X, weights, op, columns, responses, group_codes(groups, X.shape[0], weights))
 
     def _check_multi_output(self, m: int) -> None:
         """Raise an error for options that do not support several responses."""
@@ -337,10 +363,20 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 f"and {m} columns of y. Fit each response separately."
             )
 
+    def _null_data(self, data: FitData) -> NullData:
+        """Return the data of the null test."""
+        root, n_intercepts = data.response.root, int(self.fit_intercept)
+        Y = np.column_stack([response.y for response in data.responses])
+        values = Y if root is None else Y / root[:, None]
+        if self.noise == "student":
+            counts = np.ones(values.shape[0]) if root is None else root**2
+            values = null_scores(values[:, 0], counts, n_intercepts)[:, None]
+        return NullData(data.op, values, root, data.response.n, n_intercepts, data.groups)
+
     # --- one response
 
     def _fit_single_output(self, data: FitData) -> None:
-        run = None
+        run, null_data = None, self._null_data(data)
         if self.noise == "student":
             data, run = self._reweight_rows(data)
         options = Options(
@@ -353,7 +389,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             average=self.average,
             seed=seed_of(self.random_state),
         )
-        self._set_fit(solve(data.op, data.response, options), data.columns, data.response)
+        self._set_fit(
+            solve(data.op, data.response, null_data, options), data.columns, data.response
+        )
         if run is not None:
             self._set_student_noise(run, data.response)
 
@@ -379,7 +417,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         )
         run = estimate_row_weights(reweight, counts, settings)
         op, columns, response = reweight(run.state.u)
-        return FitData(X, counts * run.state.u, op, columns, [response]), run
+        return data._replace(
+            X=X, weights=counts * run.state.u, op=op, columns=columns, responses=[response]
+        ), run
 
     def _set_student_noise(self, run: Run[StudentState], response: Response) -> None:
         """Set the attributes of Student's t noise and adjust the variances."""
@@ -481,7 +521,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         )
         Y = np.column_stack([response.y for response in responses])
         yy = np.array([response.yy for response in responses])
-        found = solve_several(op, SeveralResponses(Y, yy, n), rules, self.refit == "ols")
+        targets = SeveralResponses(Y, yy, n)
+        found = solve_several(op, targets, self._null_data(data), rules, self.refit == "ols")
         self._set_multi_output_fit(found, data.columns, responses)
 
     def _set_multi_output_fit(

@@ -67,6 +67,34 @@ class LogisticAverage(NamedTuple):
     together: np.ndarray  # (k, k) probability that two candidates are both active
 
 
+def temper(average: LogisticAverage, data: ClassificationData, weight: float) -> LogisticAverage:
+    """Move the probability 1 - ``weight`` of all sets to the empty set."""
+    if weight >= 1.0:
+        return average
+    empty = fit_model(data, np.array([], dtype=int), 0.0)
+    mean = np.append(average.intercept, average.mean[average.candidates])
+    at_empty = np.zeros(mean.size)
+    at_empty[: data.intercept] = empty.mode
+    difference = mean - at_empty
+    covariance = weight * average.covariance
+    covariance += weight * (1.0 - weight) * np.outer(difference, difference)
+    covariance[: data.intercept, : data.intercept] += (1.0 - weight) * empty.C
+    others = np.ones(average.mean.size, dtype=bool)
+    others[average.candidates] = False
+    square = data.counts @ data.squares[:, others] / data.n
+    moved = weight * (1.0 - weight) * float(average.mean[others] ** 2 @ square)
+    return average._replace(
+        inclusion=weight * average.inclusion,
+        intercept=float(weight * mean[0] + (1.0 - weight) * at_empty[0]),
+        mean=weight * average.mean,
+        covariance=covariance,
+        excluded_variance=weight * average.excluded_variance + moved,
+        by_size=weight * average.by_size,
+        nothing=weight * average.nothing + 1.0 - weight,
+        together=weight * average.together,
+    )
+
+
 def averaging_rules(data: ClassificationData, rules: LogisticRules) -> LogisticRules:
     """Multiply the prior on sets by a geometric distribution with mean n / 20.
 

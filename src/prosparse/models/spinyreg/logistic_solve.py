@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc
 
 from ...data import Operator
 from ...inference.loop import Run, StopReason, worst
@@ -27,7 +26,7 @@ from .logistic import (
     score_additions,
     score_all_additions,
 )
-from .logistic_average import LogisticAverage, average_over_sets
+from .logistic_average import LogisticAverage, average_over_sets, temper
 from .logistic_search import (
     LogisticPath,
     LogisticRules,
@@ -40,6 +39,7 @@ from .logistic_search import (
     search,
 )
 from .model import relative_size
+from .null_test import NullData, NullTest, run_null_test
 from .solve import SelectionRule
 
 MAX_SHORTLIST = 1000  # maximum number of variables on a shortlist
@@ -47,9 +47,6 @@ MIN_SHORTLIST = 50  # minimum number of variables on a shortlist
 MAX_ENTRIES = 50_000_000  # maximum number of entries of the columns on a shortlist
 MAX_EXTENSIONS = 5  # maximum number of extensions of the shortlist
 PATH_EXTENSION = 5  # number of sets on the path beyond the best one
-# Maximum p-value at which variables are selected if the search finds no set more probable than the
-# empty set.
-NULL_LEVEL = 0.05
 
 
 class LogisticOptions(NamedTuple):
@@ -78,6 +75,7 @@ class LogisticSolution(NamedTuple):
     reason: StopReason
     listed: np.ndarray  # (k,) variables of `average`
     average: LogisticAverage | None
+    null: NullTest
     credible: list[np.ndarray]  # credible set of each selected variable
 
 
@@ -192,26 +190,34 @@ def search_all(op: Operator, labels: Labels, options: LogisticOptions) -> Search
     return SearchResult(listed, rules, runs)
 
 
-def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> LogisticSolution:
+def solve_classes(
+    op: Operator, labels: Labels, groups: np.ndarray | None, options: LogisticOptions
+) -> LogisticSolution:
     """Select the variables of a standardised data matrix that predict the classes."""
     p = op.shape[1]
     listed, rules, runs = search_all(op, labels, options)
     data, found = listed.data, runs[-1].state
     average, wanted = None, options.selection_rule
-    if not found.fit.v.size and wanted == "f-score" and null_pvalue(op, labels) > NULL_LEVEL:
-        wanted = "map"  # No signal is detected.
+    c = int(options.fit_intercept)
+    values = (labels.t - (labels.proportion if c else 0.5))[:, None]
+    null = run_null_test(NullData(op, values, labels.root, labels.n, c, groups))
     if options.average or options.selection_rule != "map":
         average = average_over_sets(data, rules, found, options.seed)
+        average = temper(average, data, null.weight(float(average.inclusion.max())))
         if options.selection_rule == "median":
             found = best_state(data, rules, select_by_median(average, rules.max_size), found)
-        elif wanted == "f-score":
+        elif wanted == "f-score" and null.detected:
             v = select_by_f_score(data, average, rules.max_size)
             if v.size:  # otherwise the set that the search found
                 found = best_state(data, rules, v, found)
+    if not null.detected:
+        found = best_state(data, rules, found.fit.v[:0], found)
     longest = min(rules.max_size, found.fit.v.size + PATH_EXTENSION)
     path = logistic_path(data, rules, found, longest)
     log_posterior = path.log_evidence + rules.log_prior[: path.log_evidence.size]
-    best = int(np.argmax(log_posterior)) if wanted == "map" else found.fit.v.size
+    best = found.fit.v.size
+    if wanted == "map" and null.detected:
+        best = int(np.argmax(log_posterior))
     fit = path.states[best].fit
     reason = worst([each.reason for each in runs])
     if best == 0 and not reason.unfinished:
@@ -232,6 +238,7 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
         reason=reason,
         listed=listed.indices,
         average=average,
+        null=null,
         credible=[listed.indices[group] for group in credible_sets_of(data, fit)],
     )
 
@@ -256,18 +263,6 @@ def select_by_f_score(
     )
     by_size = merge_redundant(average.by_size, representative)
     return maximise_expected_f_score(by_size, average.nothing, max_size).v
-
-
-def null_pvalue(op: Operator, labels: Labels) -> float:
-    """Compute the p-value of the largest marginal score.
-
-    Squared scores of independent classes are approximately chi-squared with one degree of freedom.
-    The columns are treated as independent, which makes the p-value conservative.
-    """
-    proportion = labels.proportion
-    largest = float(marginal_scores(op, labels).max()) ** 2 / (proportion * (1.0 - proportion))
-    one = float(chdtrc(1.0, largest))
-    return float(-np.expm1(op.shape[1] * np.log1p(-min(one, 1.0 - 1e-16))))
 
 
 def best_state(

@@ -25,6 +25,7 @@ from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
 from .credible import credible_sets
 from .model import MAX_RATIO_RANGE, MIN_NOISE_RATIO, pseudo_inverse, relative_size
+from .null_test import NullData, run_null_test
 from .stepwise import SearchRules
 
 MAX_SHORTLIST = 1000  # maximum number of variables on a shortlist
@@ -337,7 +338,11 @@ def gains_of_all(
 
 
 def solve_several(
-    op: Operator, targets: SeveralResponses, rules: SearchRules, refit_ols: bool
+    op: Operator,
+    targets: SeveralResponses,
+    null_data: NullData,
+    rules: SearchRules,
+    refit_ols: bool,
 ) -> SeveralSolution:
     """Select the variables of a standardised data matrix that explain all responses."""
     p, n = op.shape[1], targets.n - rules.n_intercepts
@@ -364,7 +369,9 @@ def solve_several(
         )
         start = best_fit(subset.data, np.searchsorted(subset.indices, selected), fit.log_ratio)
         runs.append(local_search(subset.data, start, rules))
-    return summarise(op, targets, B, subset, runs, rules, refit_ols)
+    G = subset.data.G if subset.indices.size == p else None
+    detected = run_null_test(null_data._replace(G=G)).detected
+    return summarise(op, targets, B, subset, runs, rules, refit_ols, detected)
 
 
 def summarise(
@@ -375,6 +382,7 @@ def summarise(
     runs: list[Run[SeveralState]],
     rules: SearchRules,
     refit_ols: bool,
+    detected: bool,
 ) -> SeveralSolution:
     """Compute the path around the best set and assemble the solution."""
     data, p, n = subset.data, op.shape[1], targets.n - rules.n_intercepts
@@ -383,7 +391,7 @@ def summarise(
         data, found, min(rules.max_size, rules.max_search_size, found.v.size + PATH_EXTENSION), n
     )
     log_posterior = np.array([posterior(rules, fit) for fit in fits])
-    best = fits[int(np.argmax(log_posterior))]
+    best = fits[int(np.argmax(log_posterior)) if detected else 0]
     gain = gains_of_all(op, subset, best, B, n)
     ranked = subset.indices[order]
     gain[ranked] = np.inf

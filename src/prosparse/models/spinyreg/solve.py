@@ -16,12 +16,20 @@ from ...data import Operator
 from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
 from . import ard
-from .averaging import Average, average_over_sets, credible_sets_of, set_prior
-from .decision_rules import fit_set, select_by_f_score, select_by_median, signal_detected
+from .averaging import (
+    Average,
+    average_over_sets,
+    credible_sets_of,
+    mean_noise_variance,
+    set_prior,
+    temper,
+)
+from .decision_rules import fit_set, select_by_f_score, select_by_median
 from .model import EXACT, RegressionFit, RegressionMoments, optimise, pseudo_inverse
+from .null_test import NullData, NullTest, run_null_test
 from .response import Response, count_informative_rows
 from .screening import Candidates, Shortlist, candidates, gains, search_all
-from .stepwise import RegressionPath, regression_path, rules_for
+from .stepwise import RegressionPath, SearchRules, empty_model, regression_path, rules_for
 
 Refit = Literal["posterior", "ols"]
 SelectionRule = Literal["f-score", "map", "median"]
@@ -69,9 +77,10 @@ class Solution(NamedTuple):
     average: Average | None  # average over sets, if computed
     credible: list[np.ndarray]  # credible set of each selected variable
     expected_f: float | None  # expected F-score, if the rule maximised it
+    null: NullTest
 
 
-def solve(op: Operator, response: Response, options: Options) -> Solution:
+def solve(op: Operator, response: Response, null_data: NullData, options: Options) -> Solution:
     """Select the variables of standardised data that explain the response."""
     n, p = response.n, op.shape[1]
     pool = candidates(op, response.y, response.yy, n)
@@ -86,6 +95,7 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
     shortlist, runs, intermediate_sets = search_all(pool, rules)
     data, found, dof = shortlist.data, runs[-1].state.fit, n - rules.n_intercepts
     average, expected_f = None, None
+    null = detect_signal(null_data, pool if null_data.op is op else None, rules)
     if options.average or options.selection_rule != "map":
         prior = set_prior(data, rules.log_prior, found, dof)
         reachable = [
@@ -94,17 +104,23 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
             if all_listed(shortlist, v)
         ]
         average = average_over_sets(data, prior, found, reachable, options.seed)
+        empty_variance = mean_noise_variance(np.asarray(data.yy), dof)
+        average = temper(
+            average, data, null.weight(float(average.inclusion.max())), float(empty_variance)
+        )
         if options.selection_rule == "median":
             found = fit_set(data, select_by_median(average, rules.max_size), found)
-        elif options.selection_rule == "f-score":
-            v = found.v[:0]
-            if signal_detected(pool, found, response.root, rules.n_intercepts):
-                v, expected_f = select_by_f_score(data, average, rules.max_size)
+        elif options.selection_rule == "f-score" and null.detected:
+            v, expected_f = select_by_f_score(data, average, rules.max_size)
             found = fit_set(data, v, found)
+    if not null.detected:
+        found = fit_set(data, found.v[:0], found)
     longest = min(rules.max_size, found.v.size + PATH_EXTENSION, shortlist.indices.size)
     path = regression_path(data, found, longest)
     log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
-    best = int(np.argmax(log_posterior)) if options.selection_rule == "map" else found.v.size
+    best = found.v.size
+    if options.selection_rule == "map" and null.detected:
+        best = int(np.argmax(log_posterior))
     selected_fit = path.fits[best] = optimise(data, path.fits[best], EXACT)
     log_posterior[best] = rules.posterior(selected_fit)
     run = fit_ard(data, path, selected_fit, options)
@@ -128,7 +144,26 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
         average=average,
         credible=[shortlist.indices[group] for group in credible_sets_of(data, selected_fit, dof)],
         expected_f=expected_f,
+        null=null,
     )
+
+
+def detect_signal(data: NullData, pool: Candidates | None, rules: SearchRules) -> NullTest:
+    """Test whether some variables predict the response, also by searches."""
+    root = np.ones(data.values.shape[0]) if data.root is None else data.root
+    known = pool or candidates(data.op, root * data.values[:, 0], 1.0, data.n)
+
+    def odds(values: np.ndarray) -> float:
+        y = root * values[:, 0]
+        if data.n_intercepts:
+            y = y - root * float(root @ y) / float(root @ root)
+        b = np.asarray(data.op.rmatmul(y[:, None]))[:, 0]
+        yy = max(float(y @ y), np.finfo(float).tiny)
+        found = search_all(known._replace(y=y, b=b, yy=yy), rules)
+        best = found.runs[-1].state.fit
+        return rules.posterior(best) - rules.posterior(empty_model(found.shortlist.data))
+
+    return run_null_test(data._replace(G=known.G), odds)
 
 
 def all_listed(shortlist: Shortlist, v: np.ndarray) -> bool:

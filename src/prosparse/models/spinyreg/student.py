@@ -42,6 +42,7 @@ from .stepwise import rules_for
 MIN_DEGREES = 3.0  # minimum degrees of freedom: the noise variance is 3 sigma2
 MAX_DEGREES = 200.0  # maximum degrees of freedom: nearly Gaussian noise
 MAX_ITERATIONS = 100  # maximum number of updates of the row weights
+SCORE_TOL = 1e-3  # change of a score relative to sigma below which `null_scores` stops
 BOUND_TOL = 1e-3  # increase of the bound below which the iterations stop
 
 
@@ -183,6 +184,28 @@ def make_step(
         return StudentState(u, nu, best.v, fit.log_ratio, fit.sigma2, bound)
 
     return step
+
+
+def null_scores(values: np.ndarray, counts: np.ndarray, n_intercepts: int) -> np.ndarray:
+    """Compute residuals times row weights of the model without variables.
+
+    The weights make the scores of outliers small. They do not depend on X, so the scores are
+    exchangeable if the responses are.
+    """
+    n, nu = float(counts.sum()), MAX_DEGREES
+    u, scores = np.ones(values.size), values
+    for _ in range(MAX_ITERATIONS):
+        weights = counts * u
+        centre = float(weights @ values) / float(weights.sum()) if n_intercepts else 0.0
+        residual = values - centre
+        sigma2 = max(float(weights @ residual**2) / n, np.finfo(float).tiny)
+        d = residual**2 / sigma2
+        nu = best_degrees(d, counts, nu)
+        u, previous = (nu + 1.0) / (nu + d), scores
+        scores = u * residual
+        if float(np.abs(scores - previous).max()) <= SCORE_TOL * math.sqrt(sigma2):
+            break
+    return scores
 
 
 def estimate_row_weights(
