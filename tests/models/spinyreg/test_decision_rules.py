@@ -5,14 +5,14 @@ import warnings
 
 import numpy as np
 import pytest
-from regressions import problem
+from regressions import model_of, problem
 
 from prosparse import NoStructureWarning, ParameterError, SpinyRegressor
 from prosparse.datasets import make_sparse_regression
 from prosparse.metrics import support_f_score
 from prosparse.models.spinyreg import averaging as av
 from prosparse.models.spinyreg import decision_rules as rules_module
-from prosparse.models.spinyreg.model import moments
+from prosparse.models.spinyreg.screening import max_linear_sizes
 from prosparse.models.spinyreg.stepwise import rules_for, search
 
 
@@ -48,10 +48,10 @@ def test_empty_set_has_the_largest_expected_f_score():
 
 
 def summarise(X, y):
-    data = moments(X.T @ X, X.T @ y, float(y @ y), len(y))
-    rules = rules_for(*X.shape, True, max_iter=1000, tol=1e-6)
-    fit = search(data, lambda: data.b, rules)[-1].state.fit
-    return data, av.sum_all(data, av.set_prior(data, rules.log_prior, fit, len(y) - 1))
+    data = model_of(X, y, len(y) - 1)
+    rules = rules_for(X.shape[1], max_linear_sizes(*X.shape, True), max_iter=1000, tol=1e-6)
+    fit = search(data, lambda: data.B[:, 0], rules)[-1].state.fit
+    return data, av.average_over_sets(data, rules.log_prior, fit, [], 0)
 
 
 def test_one_of_two_copies_is_selected():
@@ -130,7 +130,7 @@ def test_selected_set_of_the_rule(monkeypatch):
     y = X[:, 0] + 0.5 * rng.standard_normal(40)
     monkeypatch.setattr(
         "prosparse.models.spinyreg.solve.select_by_f_score",
-        lambda data, average, allowed: rules_module.SelectedSet(np.array([3, 1]), 0.5),
+        lambda model, average, allowed: rules_module.SelectedSet(np.array([3, 1]), 0.5),
     )
     model = SpinyRegressor().fit(X, y)
     assert np.flatnonzero(model.support_).tolist() == [1, 3]

@@ -85,13 +85,13 @@ def test_bound_is_close_to_the_evidence():
     assert list(state.v) == [0]
     weighted = reweight(previous.u)
     found = student.compute_moments(weighted, state.v, state.log_ratio, 0, 1e-12)
-    sigma, unit = math.sqrt(found.fit.sigma2), weighted.response.column.unit
+    sigma, unit = math.sqrt(found.fit.sigma2[0]), weighted.response.column.unit
     x, target = X[:, 0] / math.sqrt(np.mean(X**2)), y / unit
     t, prior = (
         stats.t(state.nu, scale=sigma),
         stats.norm(0, sigma / math.exp(0.5 * state.log_ratio)),
     )
-    m, s = found.fit.m[0], sigma * math.sqrt(found.fit.P[0, 0])
+    m, s = found.fit.M[0, 0], sigma * math.sqrt(found.fit.P[0, 0])
 
     def log_joint(w):
         return t.logpdf(target - x * w).sum() + prior.logpdf(w)

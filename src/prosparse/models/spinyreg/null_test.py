@@ -43,7 +43,7 @@ from scipy.special import gammaln, log_expit, logsumexp
 
 from ...data import Operator
 from .stepwise import log_size_prior
-from .suppressors import MIN_PAIR_CORRELATION
+from .suppressors import correlated_pairs
 
 NULL_LEVEL = 0.03  # level of the test of T
 SEARCH_DRAWS = 99  # number of searches in permuted responses; the level is 1 / (1 + SEARCH_DRAWS)
@@ -238,13 +238,11 @@ def most_correlated_pairs(
     G: np.ndarray, d: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the most correlated pairs of distinct variables and their products."""
-    correlation = np.abs(G) / np.sqrt(d[:, None] * d)
-    i, j = np.nonzero(np.triu(correlation >= MIN_PAIR_CORRELATION, 1))
-    distinct = correlation[i, j] ** 2 < 1.0 - MIN_NEW_NORM
-    i, j = i[distinct], j[distinct]
-    if i.size > MAX_PAIRS:
-        top = np.argpartition(-correlation[i, j], MAX_PAIRS)[:MAX_PAIRS]
-        i, j = i[top], j[top]
+    i, j = correlated_pairs(G, d)
+    correlation = np.abs(G[i, j]) / np.sqrt(d[i] * d[j])
+    correlation[correlation**2 > 1.0 - MIN_NEW_NORM] = 0.0  # copies
+    top = np.argsort(-correlation, kind="stable")[: min(MAX_PAIRS, np.count_nonzero(correlation))]
+    i, j = i[top], j[top]
     return i, j, G[i, j]
 
 
