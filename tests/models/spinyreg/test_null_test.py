@@ -69,27 +69,29 @@ def test_statistic_equals_the_sum_over_sets(m, with_gram, rng):
     if with_gram:
         terms.append(averaged([0, 1]) + log_prior[2])
     expected = np.logaddexp.reduce(terms) - math.log(2)
-    assert Statistic(data)(Y[:, None, :])[0] == pytest.approx(expected)
+    observed = null_test.observed_responses(data)
+    assert Statistic(data)(observed)[0] == pytest.approx(expected)
 
 
 def test_expected_bayes_factor_is_at_most_one(rng):
     """For Gaussian noise the mean of exp(T) is at most 1."""
     X = rng.standard_normal((30, 8))
     statistic = Statistic(make_data(X, X[:, 0]))
-    T = statistic(rng.standard_normal((30, 4000, 1)))
+    Y = rng.standard_normal((30, 4000, 1))
+    T = statistic(null_test.respond(statistic.data, Y, (Y**2).sum(axis=0)))
     assert np.exp(T).mean() < 1.1
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "rare", "lognormal"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_level(kind, weighted, rng):
-    """The level holds for any columns and responses."""
+    """The level holds for any columns and responses, and for rows of unequal weight."""
     n, p = 25, 30
     X = rng.standard_normal((n, p))
     draw = {"gaussian": rng.standard_normal, "rare": lambda n: rng.poisson(0.1, n)}
     if kind != "gaussian":
         X = rng.poisson(0.1, (n, p)) if kind == "rare" else np.exp(X)
-    weights = rng.integers(1, 4, n).astype(float) if weighted else None
+    weights = rng.uniform(0.3, 3.0, n) if weighted else None
     found = []
     for _ in range(200):
         y = draw.get(kind, lambda n: np.exp(rng.standard_normal(n)))(n)
@@ -110,23 +112,49 @@ def test_level_with_early_stopping():
     assert np.mean(at_the_end + early) < null_test.NULL_LEVEL + 0.002
 
 
+def draw(data, n_draws, rng):
+    """Draw permuted responses without centring them."""
+    data = data._replace(n_intercepts=1)
+    responses = null_test.permute(data, null_test.list_observations(data), n_draws, rng)
+    return responses.Y + data.values.mean(axis=0)
+
+
 def test_permutations_within_groups(rng):
     X, y = rng.standard_normal((12, 2)), np.arange(12.0)
     groups = np.array([0, 1, 2] * 4)
-    drawn = null_test.permute(make_data(X, y, groups=groups), 50, rng)
+    drawn = draw(make_data(X, y, groups=groups), 50, rng).round(9)
     assert np.all(drawn[:, :, 0] % 3 == groups[:, None])
     assert np.array_equal(np.sort(drawn[:, 0, 0]), y)
     assert len({tuple(each) for each in drawn[:, :, 0].T}) > 45
-    signed = null_test.permute(make_data(X, y)._replace(n_intercepts=0), 50, rng)
-    assert np.array_equal(np.sort(np.abs(signed[:, 0, 0])), y)
+
+
+def test_random_signs_without_an_intercept(rng):
+    data = make_data(rng.standard_normal((12, 2)), np.arange(12.0))._replace(n_intercepts=0)
+    signed = null_test.permute(data, null_test.list_observations(data), 50, rng).Y
+    assert np.array_equal(np.sort(np.abs(signed[:, 0, 0])), np.arange(12.0))
     assert (signed < 0).any()
     assert (signed > 0).any()
 
 
 def test_responses_are_permuted_together(rng):
     Y = np.column_stack([np.arange(10.0), 5.0 + np.arange(10.0)])
-    drawn = null_test.permute(make_data(rng.standard_normal((10, 2)), Y), 20, rng)
-    assert np.all(drawn[:, :, 1] - drawn[:, :, 0] == 5.0)
+    drawn = draw(make_data(rng.standard_normal((10, 2)), Y), 20, rng)
+    np.testing.assert_allclose(drawn[:, :, 1] - drawn[:, :, 0], 5.0)
+
+
+def test_weighted_rows_are_repeated(rng):
+    """Integer weights, and rows in another order, have the same statistics and permutations."""
+    X, y = rng.standard_normal((20, 6)), rng.standard_normal(20)
+    weights = rng.integers(1, 4, 20)
+    index = rng.permutation(np.repeat(np.arange(20), weights))
+    found = []
+    for data in (make_data(X, y, weights.astype(float)), make_data(X[index], y[index])):
+        statistic, observations = Statistic(data), null_test.list_observations(data)
+        permuted = null_test.permute(data, observations, 5, np.random.default_rng(0))
+        found.append([*statistic(null_test.observed_responses(data)), *statistic(permuted)])
+    np.testing.assert_allclose(found[0], found[1])
+    fractional = make_data(X, y, weights + 0.5)
+    assert null_test.list_observations(fractional).row.size == 20
 
 
 def test_differences_between_groups_are_no_signal(rng):
@@ -159,9 +187,9 @@ def test_search_detects_what_the_statistic_misses():
     assert not run_null_test(data).detected
     calls = []
 
-    def odds(values, rank=0):
-        calls.append(values)
-        return 2.5 if np.array_equal(values, data.values) else (-1.0 if len(calls) != rank else 3.0)
+    def odds(responses, rank=0):
+        calls.append(responses)
+        return 2.5 if len(calls) == 1 else (-1.0 if len(calls) != rank else 3.0)
 
     assert run_null_test(data, odds).detected
     assert len(calls) == 1 + null_test.SEARCH_DRAWS

@@ -60,6 +60,7 @@ MAX_PAIRS = 5000  # maximum number of pairs of correlated variables
 MIN_UNEXPLAINED = 1e-12  # minimum of 1 - R^2
 MIN_NEW_NORM = 1e-8  # squared norm of a column regressed on the set, relative to the column
 ROUNDING = 1e-9  # rounding error of the statistic
+MAX_REPEATS = 20  # maximum mean weight of rows that are repeated
 
 
 class NullData(NamedTuple):
@@ -103,20 +104,80 @@ class NullTest(NamedTuple):
 NO_SIGNAL = NullTest(False, 0.0, 0.0, 1.0)
 
 
-def permute(data: NullData, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw permuted responses of shape (rows, n_draws, m)."""
-    rows = data.values.shape[0]
+class Responses(NamedTuple):
+    """Responses in the rows of the operator."""
+
+    Y: np.ndarray  # (rows, n_draws, m) sums over the observations of a row, over its root weight
+    yy: np.ndarray  # (n_draws, m) squared norms
+
+
+class Observations(NamedTuple):
+    """Observations that are permuted: rows, repeated if their weights are integers.
+
+    A row of weight 2 is thus equivalent to two equal rows. Rows are in an order that depends only
+    on their values, so equal data in another order have the same permutations.
+    """
+
+    row: np.ndarray  # (N,) row of each observation
+    start: np.ndarray  # (rows,) first observation of each row, in the order of the rows
+    order: np.ndarray  # (rows,)
+    weight: np.ndarray  # (N,) weight of each observation, 1 if rows are repeated
+
+
+def list_observations(data: NullData) -> Observations:
+    """Sort the rows by their values and repeat rows of integer weight."""
+    rows, p = data.op.shape
+    root = np.ones(rows) if data.root is None else data.root
+    direction = np.random.default_rng(SEED).standard_normal((p, 1))
+    projected = np.asarray(data.op.matmul(direction), dtype=float)[:, 0] / root
+    scale = float(np.abs(projected).max(initial=0.0)) or 1.0
+    order = np.lexsort((np.round(projected / scale, 6), *data.values.T))
+    counts = np.round(root**2).astype(int)
+    repeated = np.allclose(root**2, counts, rtol=1e-9) and counts.sum() <= MAX_REPEATS * rows
+    if not repeated:
+        counts = np.ones(rows, dtype=int)
+    start = np.concatenate([[0], np.cumsum(counts[order])[:-1]])
+    row = np.repeat(order, counts[order])
+    return Observations(row, start, order, np.ones(row.size) if repeated else root[row] ** 2)
+
+
+def permute(
+    data: NullData, observations: Observations, n_draws: int, rng: np.random.Generator
+) -> Responses:
+    """Draw permuted responses."""
+    row, start, order, weight = observations
     if data.groups is None:
-        index = rng.permuted(np.tile(np.arange(rows)[:, None], n_draws), axis=0)
+        index = rng.permuted(np.tile(np.arange(row.size)[:, None], n_draws), axis=0)
     else:
-        index = np.empty((rows, n_draws), dtype=int)
-        index[np.argsort(data.groups, kind="stable")] = np.argsort(
-            data.groups[:, None] + rng.random((rows, n_draws)), axis=0
-        )
-    drawn: np.ndarray = data.values[index]
+        groups, index = data.groups[row], np.empty((row.size, n_draws), dtype=int)
+        shuffled = groups[:, None] + rng.random((row.size, n_draws))
+        index[np.argsort(groups, kind="stable")] = np.argsort(shuffled, axis=0)
+    drawn = data.values[row[index]]
     if not data.n_intercepts:
-        drawn *= rng.choice([-1.0, 1.0], (rows, n_draws, 1))
-    return drawn
+        drawn = drawn * rng.choice([-1.0, 1.0], (row.size, n_draws, 1))
+    weighted = weight[:, None, None] * drawn
+    totals = np.empty((order.size, *drawn.shape[1:]))
+    totals[order] = np.add.reduceat(weighted, start, axis=0)
+    return respond(data, totals, (weighted * drawn).sum(axis=0))
+
+
+def respond(data: NullData, totals: np.ndarray, squares: np.ndarray) -> Responses:
+    """Convert sums over the observations of each row, and sums of squares, to responses."""
+    root = np.ones(totals.shape[0]) if data.root is None else data.root
+    Y, yy = totals / root[:, None, None], squares
+    if data.n_intercepts:
+        sums = totals.sum(axis=0)
+        Y = Y - root[:, None, None] * (sums / float(root @ root))
+        yy = squares - sums**2 / float(root @ root)
+    return Responses(Y, np.maximum(yy, np.finfo(float).tiny))
+
+
+def observed_responses(data: NullData) -> Responses:
+    """Return the observed responses as one draw."""
+    weight = np.ones(data.values.shape[0]) if data.root is None else data.root**2
+    values = data.values[:, None, :]
+    weighted = weight[:, None, None] * values
+    return respond(data, weighted, (weighted * values).sum(axis=0))
 
 
 class PathPrior(NamedTuple):
@@ -159,16 +220,11 @@ class Statistic:
         self.n_starts = max(min(START_COLUMNS // p, MAX_STARTS, p), 1)
         self.pairs = None if data.G is None else most_correlated_pairs(data.G, self.d)
 
-    def __call__(self, values: np.ndarray) -> np.ndarray:
-        """Compute T of responses of shape (rows, n_draws, m) without weights."""
-        data = self.data
-        rows, n_draws, m = values.shape
-        root = np.ones(rows) if data.root is None else data.root
-        if data.n_intercepts:
-            values = values - np.tensordot(root**2, values, 1) / float(root @ root)
-        Y = (values * root[:, None, None]).reshape(rows, n_draws * m)
-        yy = np.maximum((Y * Y).sum(axis=0), np.finfo(float).tiny).reshape(n_draws, m)
-        b = np.asarray(data.op.rmatmul(Y), dtype=float).reshape(-1, n_draws, m)
+    def __call__(self, responses: Responses) -> np.ndarray:
+        """Compute (n_draws,) statistics."""
+        (rows, n_draws, m), yy = responses.Y.shape, responses.yy
+        Y = responses.Y.reshape(rows, n_draws * m)
+        b = np.asarray(self.data.op.rmatmul(Y), dtype=float).reshape(-1, n_draws, m)
         b /= np.sqrt(yy)  # Responses of norm 1 follow.
         explained = b * b / self.d[:, None, None]
         single = self.prior.log_factor(explained, 1, np.ones(1))
@@ -246,8 +302,8 @@ def most_correlated_pairs(
     return i, j, G[i, j]
 
 
-SearchOdds = Callable[[np.ndarray], float]
-"""Function from responses (rows, m) to the log posterior odds of the best set of a search."""
+SearchOdds = Callable[[Responses], float]
+"""Function from one draw to the log posterior odds of the best set of a search."""
 
 
 def run_null_test(data: NullData, search_odds: SearchOdds | None = None) -> NullTest:
@@ -261,36 +317,41 @@ def run_null_test(data: NullData, search_odds: SearchOdds | None = None) -> Null
     dof = data.n - data.n_intercepts
     if rows - data.n_intercepts < 2 or dof < 2 or not np.ptp(data.values, axis=0).any():
         return NO_SIGNAL
-    statistic = Statistic(data)
-    observed = float(statistic(data.values[:, None, :])[0])
+    statistic, observations = Statistic(data), list_observations(data)
+    observed = float(statistic(observed_responses(data))[0])
     rng = np.random.default_rng(SEED)
-    size = max(rows, data.op.shape[1] * statistic.n_starts) * m
+    size = max(observations.row.size, data.op.shape[1] * statistic.n_starts) * m
     batch = max(min(BATCH_SIZE, MAX_BATCH_ENTRIES // size), 1)
     allowed, n_draws, exceeding = int(NULL_LEVEL * (MAX_DRAWS + 1)) - 1, 0, 0
     drawn: list[np.ndarray] = []
     while n_draws < MAX_DRAWS and exceeding <= allowed:
         if n_draws >= CLEAR_DRAWS and exceeding == 0:
             break
-        T = statistic(permute(data, min(batch, MAX_DRAWS - n_draws), rng))
+        T = statistic(permute(data, observations, min(batch, MAX_DRAWS - n_draws), rng))
         exceeding += int(np.count_nonzero(T - observed >= -ROUNDING * (1.0 + abs(observed))))
         n_draws += T.size
         drawn.append(T)
     inflation = float(logsumexp(np.concatenate(drawn))) - math.log(n_draws)
     detected = exceeding <= allowed
     if not detected and search_odds is not None:
-        detected = search_exceeds_permutations(data, search_odds, rng)
+        detected = search_exceeds_permutations(data, observations, search_odds, rng)
     p_value = max(exceeding, 1) / n_draws
     return NullTest(detected, observed, max(inflation, 0.0), p_value)
 
 
 def search_exceeds_permutations(
-    data: NullData, search_odds: SearchOdds, rng: np.random.Generator
+    data: NullData,
+    observations: Observations,
+    search_odds: SearchOdds,
+    rng: np.random.Generator,
 ) -> bool:
     """Test whether the odds of the best set exceed those of all permuted responses."""
-    observed = search_odds(data.values)
+    observed = search_odds(observed_responses(data))
     if observed < MIN_SEARCH_ODDS:
         return False
     for _ in range(SEARCH_DRAWS):
-        if search_odds(permute(data, 1, rng)[:, 0]) >= observed - ROUNDING * (1.0 + observed):
+        if search_odds(permute(data, observations, 1, rng)) >= observed - ROUNDING * (
+            1.0 + observed
+        ):
             return False
     return True

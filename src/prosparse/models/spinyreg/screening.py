@@ -48,9 +48,8 @@ class Candidates(NamedTuple):
         squares: np.ndarray = (self.B * self.B / (self.d[:, None] * self.yy)).sum(axis=1)
         return squares
 
-    def respond(self, Y: np.ndarray) -> Candidates:
+    def respond(self, Y: np.ndarray, yy: np.ndarray) -> Candidates:
         """Replace the responses."""
-        yy = np.maximum((Y * Y).sum(axis=0), np.finfo(float).tiny)
         return self._replace(Y=Y, yy=yy, B=np.asarray(self.op.rmatmul(Y), dtype=float))
 
 

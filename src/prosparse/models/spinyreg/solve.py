@@ -17,7 +17,7 @@ from .averaging import Average, average_over_sets, temper
 from .credible import credible_sets
 from .decision_rules import select_by_f_score, select_by_median
 from .linear import LinearFit, LinearModel
-from .null_test import NullData, NullTest, run_null_test
+from .null_test import NullData, NullTest, Responses, run_null_test
 from .screening import (
     Candidates,
     LinearProblem,
@@ -123,17 +123,13 @@ def solve(
 
 def detect_signal(data: NullData, pool: Candidates, rules: SearchRules) -> NullTest:
     """Test whether some variables predict the response, also by searches."""
-    rows = data.values.shape[0]
-    root = np.ones(rows) if data.root is None else data.root
     if pool.op is not data.op:
-        values = root[:, None] * data.values
-        pool = candidates(data.op, values, np.ones(values.shape[1]), data.n, data.n_intercepts)
+        unit = np.ones(data.values.shape[1])
+        pool = candidates(data.op, data.values, unit, data.n, data.n_intercepts)
 
-    def odds(values: np.ndarray) -> float:
-        Y = root[:, None] * values
-        if data.n_intercepts:
-            Y = Y - np.outer(root, root @ Y) / float(root @ root)
-        found = search_all(LinearProblem(pool.respond(Y)), rules)
+    def odds(responses: Responses) -> float:
+        Y, yy = responses.Y[:, 0], responses.yy[0]
+        found = search_all(LinearProblem(pool.respond(Y, yy)), rules)
         best = rules.posterior(found.model, found.fit)
         return best - rules.posterior(found.model, empty_set(found.model))
 
