@@ -87,9 +87,25 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
         Boolean mask of the selected variables.
     n_selected_ : int
         Number of selected variables.
+    coef_std_ : ndarray of shape (1, n_features_in_)
+        Posterior standard deviations of ``coef_``.
+    selected_coef_covariance_ : ndarray of shape (1, n_selected_, n_selected_)
+        Posterior covariance of the nonzero ``selected_coef_``.
     inclusion_probability_ : ndarray of shape (n_features_in_,)
         Posterior probability that each variable is active. Present if an average over sets was
         computed.
+    conditional_coef_mean_ : ndarray of shape (1, n_features_in_)
+        Posterior mean of each coefficient given that its variable is active. Present with
+        ``inclusion_probability_``.
+    conditional_coef_std_ : ndarray of shape (1, n_features_in_)
+        Posterior standard deviation of each coefficient given that its variable is active.
+        Present with ``inclusion_probability_``.
+    model_size_probability_ : ndarray of shape (n_features_in_ + 1,)
+        Posterior probability of 0, 1, 2, ... active variables. Present with
+        ``inclusion_probability_``.
+    expected_f_score_ : float
+        Posterior expectation of the F-score of the selected set. Present if the set was selected
+        by ``selection_rule="f-score"``.
     credible_sets_ : list of ndarray
         One array of column indices for each selected variable, in column order. It is the
         smallest group of variables correlated with the selected one (at least 0.5 in absolute
@@ -132,8 +148,8 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
     With ``Z = (X - mean_) / scale_``, the log odds of the second class are b + Z_v w for the set
     v, with w ~ N(0, tau^2 I). Laplace's approximation integrates over b and w; its error in the
     log evidence is a few hundredths. A grid of powers of two integrates over tau, which has a
-    half-Cauchy prior. Under the prior on sets, all variables have the same probability of being
-    active, which is uniform on [0, 1/2]. Coefficients are finite even if the classes are separable.
+    half-Cauchy prior. The prior on sets is that of `SpinyRegressor`. Coefficients are finite even
+    if the classes are separable.
 
     Variables are selected only if a permutation test detects a signal, as in `SpinyRegressor`.
 
