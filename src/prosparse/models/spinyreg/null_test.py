@@ -21,7 +21,8 @@ responses,
 
 The first term is sensitive to many weak correlations. The second term sums over the sets of a
 forward selection from the best single variables and over the pairs of strongly correlated
-variables (suppressor variables), under the prior on sets p(v). For Gaussian noise the expectation
+variables (suppressor variables), under the prior on sets p(v); it is omitted for more than
+`START_COLUMNS` variables. For Gaussian noise the expectation
 of exp(T) is at most 1 under the null hypothesis.
 
 Permuted responses are drawn until the outcome is clear, [BC91]. Their mean exp(T*) measures how
@@ -55,7 +56,8 @@ BATCH_SIZE = 40  # maximum number of responses permuted at a time
 MAX_BATCH_ENTRIES = 100_000  # maximum size of an array of a batch, of which there are about 15
 PATH_LENGTH = 6  # maximum number of variables of a forward selection
 MAX_STARTS = 16  # maximum number of forward selections per response
-START_COLUMNS = 4000  # number of forward selections times number of columns
+# Number of forward selections times number of columns; there are none with more columns.
+START_COLUMNS = 4000
 MAX_PAIRS = 5000  # maximum number of pairs of correlated variables
 MIN_UNEXPLAINED = 1e-12  # minimum of 1 - R^2
 MIN_NEW_NORM = 1e-8  # squared norm of a column regressed on the set, relative to the column
@@ -217,7 +219,7 @@ class Statistic:
         self.data, self.prior = data, path_prior(data)
         p = data.op.shape[1]
         self.d = np.asarray(data.op.column_squares(), dtype=float)
-        self.n_starts = max(min(START_COLUMNS // p, MAX_STARTS, p), 1)
+        self.n_starts = min(START_COLUMNS // p, MAX_STARTS, p)
         self.pairs = None if data.G is None else most_correlated_pairs(data.G, self.d)
 
     def __call__(self, responses: Responses) -> np.ndarray:
@@ -229,7 +231,7 @@ class Statistic:
         explained = b * b / self.d[:, None, None]
         single = self.prior.log_factor(explained, 1, np.ones(1))
         terms = [logsumexp(single, axis=0) - math.log(self.d.size)]
-        if self.d.size > 1:
+        if self.d.size > 1 and self.n_starts:
             terms += self.sum_path(b, explained.sum(axis=2))
             if self.pairs is not None:
                 terms.append(self.sum_pairs(b))
@@ -320,7 +322,7 @@ def run_null_test(data: NullData, search_odds: SearchOdds | None = None) -> Null
     statistic, observations = Statistic(data), list_observations(data)
     observed = float(statistic(observed_responses(data))[0])
     rng = np.random.default_rng(SEED)
-    size = max(observations.row.size, data.op.shape[1] * statistic.n_starts) * m
+    size = max(observations.row.size, data.op.shape[1] * max(statistic.n_starts, 1)) * m
     batch = max(min(BATCH_SIZE, MAX_BATCH_ENTRIES // size), 1)
     allowed, n_draws, exceeding = int(NULL_LEVEL * (MAX_DRAWS + 1)) - 1, 0, 0
     drawn: list[np.ndarray] = []
