@@ -20,7 +20,7 @@ from prosparse import (
     save,
 )
 from prosparse.datasets import make_globally_sparse
-from prosparse.models.fdrpca.row_dependence import check_groups
+from prosparse.models.fdrpca.row_diagnostics import check_groups
 
 
 @pytest.fixture(scope="module")

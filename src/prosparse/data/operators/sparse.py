@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any
@@ -134,24 +133,30 @@ class SparseOperator(Operator):
         return SparseOperator(self.S, self.shift, self.factor * factors, self.dtype)
 
     def power_sums(self, power: int, weights: Array) -> Array:
-        """Expand (s - shift)^power; powers of a sparse matrix are sparse."""
+        """Sum powers of stored entries and of zeros separately.
+
+        Expanding (s - shift)^power would cancel digits, and powers of unscaled entries could
+        overflow. A column with a mean of many standard deviations has no zeros, whose weights are
+        then exactly 0.
+        """
         weights = weights.astype(float)
-        total = np.outer((-self.shift.astype(float)) ** power, weights.sum(axis=0))
-        for k in range(1, power + 1):
-            coefficient = math.comb(power, k) * (-self.shift.astype(float)) ** (power - k)
-            total += coefficient[:, None] * self._stored_power_sums(k, weights)
-        return self.factor.astype(float)[:, None] ** power * total
+        shift, factor = self.shift.astype(float), self.factor.astype(float)
 
-    def _stored_power_sums(self, power: int, weights: np.ndarray) -> np.ndarray:
-        """Compute sum_i s_ij^power weights_ik of the stored entries."""
-
-        def multiply(piece: tuple[slice, CentredRows]) -> np.ndarray:
+        def multiply(piece: tuple[slice, CentredRows]) -> tuple[np.ndarray, ...]:
             rows, block = piece
-            powers = block.S.copy()
-            powers.data = integer_power(powers.data.astype(float), power)
-            return np.asarray(powers.T @ weights[rows])
+            S, columns = block.S, block.S.indices
+            deviations = (S.data.astype(float) - shift[columns]) * factor[columns]
+            powers, present = (
+                sparse.csr_array((data, columns, S.indptr), S.shape)
+                for data in (integer_power(deviations, power), np.ones(S.nnz))
+            )
+            count = np.bincount(columns, minlength=shift.size)
+            return powers.T @ weights[rows], present.T @ weights[rows], count
 
-        return np.asarray(sum(in_parallel(multiply, self._pieces)))
+        parts = zip(*in_parallel(multiply, self._pieces), strict=True)
+        total, stored, count = (np.sum(part, axis=0) for part in parts)
+        absent = np.where(count[:, None] < self.shape[0], weights.sum(axis=0) - stored, 0.0)
+        return np.asarray(total + integer_power(-shift * factor, power)[:, None] * absent)
 
     def _scaled(self) -> tuple[Any, Array]:
         S = self.S.copy()
