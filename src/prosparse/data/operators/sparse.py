@@ -139,23 +139,24 @@ class SparseOperator(Operator):
         overflow. A column with a mean of many standard deviations has no zeros, whose weights are
         then exactly 0.
         """
-        weights = weights.astype(float)
-        shift, factor = self.shift.astype(float), self.factor.astype(float)
+        shift, factor = self.shift, self.factor
 
         def multiply(piece: tuple[slice, CentredRows]) -> tuple[np.ndarray, ...]:
             rows, block = piece
             S, columns = block.S, block.S.indices
-            deviations = (S.data.astype(float) - shift[columns]) * factor[columns]
-            powers, present = (
-                sparse.csr_array((data, columns, S.indptr), S.shape)
-                for data in (integer_power(deviations, power), np.ones(S.nnz))
+            powers = integer_power((S.data - shift[columns]) * factor[columns], power)
+            parts = zip((powers, np.ones(S.nnz)), (self.dtype, float), strict=True)
+            total, stored = (
+                sparse.csr_array((data, columns, S.indptr), S.shape).T
+                @ weights[rows].astype(dtype, copy=False)
+                for data, dtype in parts
             )
-            count = np.bincount(columns, minlength=shift.size)
-            return powers.T @ weights[rows], present.T @ weights[rows], count
+            return total.astype(float), stored, np.bincount(columns, minlength=shift.size)
 
         parts = zip(*in_parallel(multiply, self._pieces), strict=True)
         total, stored, count = (np.sum(part, axis=0) for part in parts)
-        absent = np.where(count[:, None] < self.shape[0], weights.sum(axis=0) - stored, 0.0)
+        every = weights.sum(axis=0, dtype=float)
+        absent = np.where(count[:, None] < self.shape[0], every - stored, 0.0)
         return np.asarray(total + integer_power(-shift * factor, power)[:, None] * absent)
 
     def _scaled(self) -> tuple[Any, Array]:
