@@ -132,7 +132,9 @@ def check_power_sums(op, Z, rng):
             found = np.asarray(op.power_sums(power, op.xp.asarray(weights)))
             assert found.dtype == np.float64
             size = np.abs(Z**power).T @ np.abs(weights)
-            np.testing.assert_array_less(np.abs(found - (Z**power).T @ weights), 1e-11 * size + 1e-12)
+            np.testing.assert_array_less(
+                np.abs(found - (Z**power).T @ weights), 1e-11 * size + 1e-12
+            )
 
 
 def entries(op):

@@ -53,9 +53,7 @@ def test_scores_may_differ_between_columns():
     """Leverages (n_columns, D), as for the pair statistic."""
     U, V = (orthonormal_scores(9, 2, seed, heavy=True) for seed in (1, 2))
     fourth = np.array([0.3, 0.5])
-    both = permutation_moments(
-        np.stack([squared_leverages(U), squared_leverages(V)]), fourth, 9, 8
-    )
+    both = permutation_moments(np.stack([squared_leverages(U), squared_leverages(V)]), fourth, 9, 8)
     for row, scores in enumerate((U, V)):
         one = permutation_moments(squared_leverages(scores), fourth[[row]], 9, 8)
         np.testing.assert_allclose(both.variance[row], one.variance[0])
