@@ -17,6 +17,7 @@ from prosparse.models.panel.heldout_r2 import (
 )
 from prosparse.models.panel.model import (
     Path,
+    SelectionTask,
     assign_proxies,
     build_score_model,
     combine_folds,
@@ -28,7 +29,9 @@ from prosparse.models.panel.model import (
 
 
 @pytest.fixture(params=[(24, 30), (70, 15)], ids=["wide", "tall"])
-def case(request, rng):
+def case(request, rng, monkeypatch):
+    """Cross-validation without repetition, in which each row is held out once."""
+    monkeypatch.setattr("prosparse.models.panel.model.N_REPEATS", 1)
     n, p = request.param
     W, psi = random_model(rng, p)
     X = simulate(FactorModel(W, 0.3 * psi), n, rng)
@@ -44,10 +47,9 @@ def fold_models(case):
 
 
 def heldout_path(op, cross_validated, fold_models, constraints, count):
+    task = SelectionTask(constraints, "reconstruction", has_given_size=False)
     found = [
-        select_and_evaluate(
-            op, cross_validated.communality, model, constraints, "reconstruction", count
-        )
+        select_and_evaluate(op, cross_validated.variances, cross_validated.communality, model, task)
         for model in fold_models
     ]
     return combine_folds(found, cross_validated.squares, count)

@@ -75,6 +75,8 @@ METHOD = Method(
             "relative_r2_path_": numbers("k", finite=True),
             "bound_path_": nonnegative("k"),
             "criterion_path_": numbers("k"),
+            "optimality_gap_": nonnegative(),
+            "empirical_weight_": nonnegative(),
             "attainable_r2_": numbers(finite=True),
             "heldout_r2_": numbers("p", finite=True),
             "heldout_r2_by_group_": DictOf(numbers(finite=True)),

@@ -99,6 +99,13 @@ class Panel(SparseProjection):
     criterion_path_ : ndarray of shape (n_sizes,)
         Criterion of the first 1, 2, ... variables of the greedy selection. Swaps of variables may
         increase it further.
+    optimality_gap_ : float
+        One minus the criterion of the panel, relative to an upper bound for any panel of its size;
+        0 if the panel is certified optimal. With at most 30 columns, equal costs and no bundles
+        the search is exact.
+    empirical_weight_ : float
+        Weight of the empirical covariance in the covariance that guides the selection; the factor
+        model has the remaining weight. It is chosen by held-out R2.
     attainable_r2_ : float
         Proportion of the variance of a variable that all others predict in held-out rows, averaged
         over the variables.
@@ -169,6 +176,8 @@ class Panel(SparseProjection):
     relative_r2_path_: Array
     bound_path_: Array
     criterion_path_: Array
+    optimality_gap_: float
+    empirical_weight_: float
     attainable_r2_: float
     heldout_r2_: Array
     heldout_r2_by_group_: dict[str, float]
@@ -364,17 +373,18 @@ class Panel(SparseProjection):
 
     def _set_attributes(self, solution: Solution, columns: Columns, rows: RowGroups | None) -> None:
         kept, width = columns.varying_index, columns.mean.shape[0]
-        fitted, evaluation, panel = solution.cross_validated, solution.evaluation, solution.panel
+        evaluation, panel = solution.evaluation, solution.panel
+        communality, variances = solution.guide.communality, solution.cross_validated.variances
         weights = solution.scores.weights[:, np.argsort(panel)]
         others = np.setdiff1d(np.arange(kept.size), panel)
-        others = others[np.argsort(-fitted.communality[others], kind="stable")]
-        largest = max(float(fitted.communality.max()), np.finfo(float).tiny)
+        others = others[np.argsort(-communality[others], kind="stable")]
+        largest = max(float(communality.max()), np.finfo(float).tiny)
         self._set_columns(
             columns,
             np.concatenate([panel, others]),
             np.sort(panel),
             columns.numbers(weights),
-            fitted.communality / largest,
+            communality / largest,
         )
 
         def expand(values: np.ndarray) -> np.ndarray:
@@ -383,6 +393,8 @@ class Panel(SparseProjection):
             full[..., kept] = values
             return full
 
+        self.empirical_weight_ = solution.guide.weight
+        self.optimality_gap_ = solution.optimality_gap
         self.n_selected_, self.n_components_ = int(panel.size), weights.shape[0]
         self.order_ = columns.values(kept[panel])
         self.heldout_r2_path_ = columns.values(solution.path.r2)
@@ -390,10 +402,10 @@ class Panel(SparseProjection):
         self.relative_r2_path_ = columns.values(solution.path.relative_r2)
         self.bound_path_ = columns.values(solution.selection.bounds)
         self.criterion_path_ = columns.values(np.cumsum(solution.selection.gains))
-        total = float(fitted.variances.sum())
-        self.attainable_r2_ = float(fitted.communality @ fitted.variances) / total
+        total = float(variances.sum())
+        self.attainable_r2_ = float(communality @ variances) / total
         self.heldout_r2_ = columns.numbers(expand(evaluation.r2))
-        self.communality_ = columns.numbers(expand(fitted.communality))
+        self.communality_ = columns.numbers(expand(communality))
         proxy = np.full(width, -1)
         proxy[kept] = np.where(solution.proxies >= 0, kept[solution.proxies], -1)
         self.proxy_ = columns.values(proxy)

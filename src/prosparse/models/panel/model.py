@@ -2,11 +2,14 @@
 
 1. A factor model is estimated whose common variances and communalities are those of held-out rows
    (`folds`, `factors`).
-2. Variables are selected greedily (`greedy`); among variables with similar gains, those with larger
-   variance are preferred (`variance_weighting`).
-3. Panels of increasing size are evaluated in held-out rows, each selected without these rows
+2. The covariance of the factor model is mixed with the empirical one. The weight is chosen by the
+   held-out R2 of the panels that it selects (`choose_guide`).
+3. Variables are selected greedily and swapped (`greedy`); the best set of few columns is found
+   exactly (`best_subset`). Among variables with similar gains, those with larger variance are
+   preferred (`variance_weighting`).
+4. Panels of increasing size are evaluated in held-out rows, each selected without these rows
    (`heldout_r2`). The result determines the size of the panel.
-4. The scores are the principal components of the reconstruction of all variables by the panel.
+5. The scores are the principal components of the reconstruction of all variables by the panel.
 """
 
 from __future__ import annotations
@@ -19,12 +22,15 @@ import numpy as np
 
 from ...data import Operator
 from ...data.arrays import to_numpy
+from .best_subset import MAX_COLUMNS, find_best_subset
 from .factors import (
     FactorModel,
     build_factor_model,
     estimate_common_variances,
     leave_one_out_residuals,
+    mix_covariances,
     rescale_loadings,
+    set_variances,
     shrink_communalities,
 )
 from .folds import (
@@ -42,8 +48,10 @@ from .greedy import (
     Criterion,
     Selection,
     admissible_sizes,
+    order_greedily,
     select_greedily,
     swap_variables,
+    total_gain,
 )
 from .heldout_r2 import (
     FoldPath,
@@ -58,6 +66,11 @@ from .variance_weighting import variance_weights
 MAX_SIZE = 300  # maximum size of a panel that `target_recovery` determines
 # Number of folds; small samples have larger training sets.
 N_FOLDS, N_FOLDS_SMALL, SMALL_SAMPLE = 5, 10, 100
+EMPIRICAL_WEIGHTS = (0.0, 0.5, 0.8, 0.95, 1.0)  # of the empirical covariance, see `choose_guide`
+# Number of repetitions of cross-validation, and maximum number of entries in all of them.
+N_REPEATS, MAX_REPEATED_ENTRIES = 10, 100_000
+MIN_ROWS_PER_COLUMN = 2  # minimum ratio for which large tables try the empirical covariance
+SMALL_TABLE = 100  # number of columns up to which all weights and swaps are evaluated in folds
 # Number of inner folds, within the training rows of a fold.
 N_INNER_FOLDS, N_INNER_FOLDS_SMALL = 2, 4
 # A variable has a proxy if the panel explains at least these proportions of its communality and of
@@ -87,9 +100,11 @@ class CrossValidatedModel(NamedTuple):
     variances: np.ndarray  # (p,)
     folds: list[Fold]
     squares: np.ndarray  # (n_folds, p) of the held-out rows
+    whole_fold: Fold  # components of all rows
     whole: FactorModel  # of all rows
     fold_models: list[FactorModel]  # of the training rows of each fold
     residuals: np.ndarray  # (n_folds, p) sums of squared residuals given all other columns
+    shrink: Callable[[np.ndarray], np.ndarray]  # shrinks measured communalities, (p,)
     communality: np.ndarray  # (p,) in held-out rows
 
 
@@ -108,6 +123,10 @@ class Path(NamedTuple):
     r2_std: np.ndarray  # (q,) standard deviation over the folds
     relative_r2: np.ndarray  # (q,) of the other columns, relative to all columns as predictors
 
+    def shorten(self, size: int) -> Path:
+        """Return the results of the first sizes."""
+        return Path(*(values[:size] for values in self))
+
 
 class ScoreModel(NamedTuple):
     """Linear maps from the panel to scores and from scores to all columns."""
@@ -121,8 +140,10 @@ class Solution(NamedTuple):
     """Result of a fit, for the columns of the operator."""
 
     cross_validated: CrossValidatedModel
+    guide: Guide
     selection: Selection  # as long as the path
     panel: np.ndarray  # (q,) columns in the order of selection
+    optimality_gap: float  # 1 - criterion / upper bound
     path: Path
     scores: ScoreModel
     evaluation: PanelEvaluation
@@ -157,66 +178,181 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
         options.bundles,
         _variance_weights(scale, op, options),
     )
-    model = rescale_loadings(
-        cross_validated.whole, cross_validated.communality, cross_validated.variances
+    task = SelectionTask(constraints, options.criterion, options.n_features is not None)
+    factor_models = run_parallel(
+        op, fold_model_tasks(op, scale, codes, cross_validated, options.seed)
     )
-    selection, *fold_models = run_parallel(
-        op,
-        [
-            partial(select_greedily, model, constraints, options.criterion),
-            *fold_model_tasks(op, scale, codes, cross_validated, options.seed),
-        ],
+    guide = choose_guide(op, cross_validated, factor_models, task)
+    model = mix_covariances(
+        rescale_loadings(
+            cross_validated.whole, cross_validated.communality, cross_validated.variances
+        ),
+        cross_validated.whole_fold,
+        cross_validated.variances,
+        guide.weight,
     )
-
-    def improve(panel: np.ndarray) -> np.ndarray:
-        shortened = selection._replace(order=panel)
-        return swap_variables(model, shortened, constraints, options.criterion).order
-
-    panel, count = selection.order, selection.order.size
-    tasks = [
-        partial(
-            select_and_evaluate,
-            op,
-            cross_validated.communality,
-            fold_model,
-            constraints,
-            options.criterion,
-            count,
-        )
-        for fold_model in fold_models
-    ]
+    task = task.with_weight(guide.weight)
+    selection = select_greedily(model, task.constraints, task.criterion)
+    panel = selection.order
+    path = combine_folds(guide.fold_paths, cross_validated.squares, constraints.n_features)
+    path = path.shorten(panel.size)
     if options.n_features is None:
-        path = combine_folds(run_parallel(op, tasks), cross_validated.squares, count)
         sizes = admissible_sizes(panel, constraints)
-        panel = improve(panel[: smallest_sufficient_size(path, options.target_recovery, sizes)])
-    else:
-        panel, *fold_paths = run_parallel(op, [partial(improve, panel), *tasks])
-        path = combine_folds(fold_paths, cross_validated.squares, count)
+        panel = panel[: smallest_sufficient_size(path, options.target_recovery, sizes)]
+    panel, bound = task.certify(model, selection._replace(order=panel))
+    gain = total_gain(model, panel, task.criterion)
     evaluation = evaluate_panel(
         op,
         cross_validated.folds,
-        [fold_model.model for fold_model in fold_models],
+        [fold_model.model for fold_model in guide.fold_models],
         panel,
         cross_validated.squares,
         options.seed,
     )
     return Solution(
         cross_validated=cross_validated,
+        guide=guide,
         selection=selection,
         panel=panel,
+        optimality_gap=max(1.0 - gain / bound, 0.0) if bound > 0.0 else 0.0,
         path=path,
         scores=build_score_model(model, panel),
         evaluation=evaluation,
-        proxies=assign_proxies(model, panel, evaluation.r2, cross_validated.communality),
+        proxies=assign_proxies(model, panel, evaluation.r2, guide.communality),
     )
+
+
+class SelectionTask(NamedTuple):
+    """What is selected: constraints, criterion, and whether the size is given."""
+
+    constraints: Constraints
+    criterion: Criterion
+    has_given_size: bool
+
+    def with_weight(self, weight: float) -> SelectionTask:
+        """Reduce the variance weights by the weight of the empirical covariance.
+
+        Variance weights compensate for errors of the factor model; an accurate covariance needs
+        none.
+        """
+        weights = self.constraints.weights
+        if weights is None:
+            return self
+        weights = None if weight == 1.0 else weights ** (1.0 - weight)
+        return self._replace(constraints=self.constraints._replace(weights=weights))
+
+    def improve(self, model: FactorModel, selection: Selection) -> Selection:
+        """Swap variables."""
+        return swap_variables(model, selection, self.constraints, self.criterion)
+
+    def certify(self, model: FactorModel, selection: Selection) -> tuple[np.ndarray, float]:
+        """Find the best variables, and an upper bound on the criterion of as many variables.
+
+        The bound is that of `greedy` if there are too many columns for an exact search.
+        """
+        size = selection.order.size
+        selection = self.improve(model, selection)
+        if not self.is_exact(model.psi.size):
+            return selection.order, float(selection.bounds[size - 1])
+        found = find_best_subset(model, self.constraints, selection.order)
+        ordered = order_greedily(
+            model, found.variables, selection, self.constraints, self.criterion
+        )
+        return ordered.order, found.bound
+
+    def is_exact(self, p: int) -> bool:
+        """Return whether the best variables are found by an exact search."""
+        costs, bundles = self.constraints.costs, self.constraints.bundles
+        is_simple = not bundles and bool(np.all(costs == costs[0]))
+        return p <= MAX_COLUMNS and is_simple and self.criterion == "reconstruction"
+
+
+class Guide(NamedTuple):
+    """Covariance that guides the selection, and its panels in held-out rows."""
+
+    weight: float  # of the empirical covariance
+    communality: np.ndarray  # (p,) in held-out rows
+    r2: np.ndarray  # (n_folds,) held-out R2 by which guides are compared
+    fold_models: list[FoldModel]
+    fold_paths: list[FoldPath]
+
+
+def choose_guide(
+    op: Operator,
+    cross_validated: CrossValidatedModel,
+    factor_models: list[FoldModel],
+    task: SelectionTask,
+) -> Guide:
+    """Choose the weight of the empirical covariance by the held-out R2 of the panels.
+
+    Each weight selects and predicts in each fold. Among the weights within one standard error of
+    the largest R2, the one that the shape of the data favours is chosen: the largest if there are
+    more rows than columns, otherwise the smallest. With many columns and few rows, the empirical
+    covariance is not considered, nor for information, which refers to the factors.
+    """
+    shares = cross_validated.squares.sum(axis=1)
+    shares = shares / shares.sum()
+    guides: list[Guide] = []
+    scores: list[float] = []
+    n, p = op.shape
+    is_small = p <= SMALL_TABLE
+    is_searched = is_small or n > MIN_ROWS_PER_COLUMN * p
+    is_searched &= task.criterion == "reconstruction"
+    for weight in EMPIRICAL_WEIGHTS if is_searched else (0.0,):
+        guides.append(evaluate_guide(op, cross_validated, factor_models, task, weight))
+        scores.append(float(shares @ guides[-1].r2))
+        if scores[-1] < max(scores) and not is_small:
+            break  # R2 has one maximum, and further weights take long
+    best = guides[int(np.argmax(scores))]
+    n_folds = len(best.r2) // count_repeats(op)
+    is_equivalent = []
+    for guide in guides:
+        difference = best.r2 - guide.r2
+        standard_error = difference.std() / np.sqrt(max(n_folds - 1, 1))
+        is_equivalent.append(float(shares @ difference) <= standard_error)
+    index = np.flatnonzero(is_equivalent)
+    return guides[int(index[-1 if n > p else 0])]
+
+
+def evaluate_guide(
+    op: Operator,
+    cross_validated: CrossValidatedModel,
+    factor_models: list[FoldModel],
+    task: SelectionTask,
+    weight: float,
+) -> Guide:
+    """Select panels in all folds with a weight of the empirical covariance."""
+    variances = cross_validated.variances
+    fold_models = [
+        FoldModel(fold, squares, mix_covariances(model, fold, variances, weight))
+        for fold, squares, model in factor_models
+    ]
+    communality = cross_validated.communality
+    if weight > 0.0:
+        models = [fold_model.model for fold_model in fold_models]
+        squares = cross_validated.squares
+        residuals = leave_one_out_residuals(op, cross_validated.folds, squares, models)
+        communality = cross_validated.shrink(pooled_r2(residuals, squares))
+    fold_task = task.with_weight(weight)
+    fold_paths = run_parallel(
+        op,
+        [
+            partial(select_and_evaluate, op, variances, communality, fold_model, fold_task)
+            for fold_model in fold_models
+        ],
+    )
+    r2 = np.array([path.r2[-1] if task.has_given_size else path.r2.mean() for path in fold_paths])
+    return Guide(weight, communality, r2, fold_models, fold_paths)
 
 
 def _variance_weights(scale: np.ndarray, op: Operator, options: Options) -> np.ndarray | None:
     """Return variance weights if scaling removed the variances.
 
-    Not for information: its bound holds for unweighted greedy selection.
+    Not for information, whose bound holds for unweighted greedy selection, and not for few columns,
+    whose best set is found exactly.
     """
-    if not options.is_scaled or options.criterion == "information":
+    is_information = options.criterion == "information"
+    if not options.is_scaled or is_information or op.shape[1] <= MAX_COLUMNS:
         return None
     return variance_weights(scale, op.shape[0])
 
@@ -227,9 +363,19 @@ def cross_validate(
     """Estimate factor models of all rows and of the folds."""
     all_rows = np.ones(op.shape[0], dtype=bool)
     n_folds = N_FOLDS_SMALL if op.shape[0] <= SMALL_SAMPLE else N_FOLDS
-    splits = split_rows(all_rows, n_folds, codes, seed)
-    whole, *folds = decompose_folds(op, [Split(all_rows, ~all_rows), *splits])
+    (whole,) = decompose_folds(op, [Split(all_rows, ~all_rows)])
+    folds = []
+    for repeat in range(count_repeats(op)):
+        folds += decompose_folds(op, split_rows(all_rows, n_folds, codes, seed + repeat))
     return estimate_models(op, scale, whole, folds)
+
+
+def count_repeats(op: Operator) -> int:
+    """Return how often cross-validation is repeated; small tables allow many repetitions."""
+    n, p = op.shape
+    if has_few_rows(op):
+        return 1
+    return int(np.clip(MAX_REPEATED_ENTRIES // (n * p), 1, N_REPEATS))
 
 
 def estimate_models(
@@ -243,16 +389,23 @@ def estimate_models(
         op, [partial(build_factor_model, fold, common, variances) for fold in folds]
     )
     residuals = leave_one_out_residuals(op, folds, squares, fold_models)
-    n_held_out = sum(int(fold.held_out.sum()) for fold in folds)
+    shrink = partial(shrink_communalities, scale=scale, n=count_held_out(folds))
     return CrossValidatedModel(
         variances=variances,
         folds=folds,
         squares=squares,
+        whole_fold=whole,
         whole=build_factor_model(whole, common, variances),
         fold_models=fold_models,
         residuals=residuals,
-        communality=shrink_communalities(pooled_r2(residuals, squares), scale, n_held_out),
+        shrink=shrink,
+        communality=shrink(pooled_r2(residuals, squares)),
     )
+
+
+def count_held_out(folds: list[Fold]) -> int:
+    """Count the rows that are held out at least once."""
+    return int(np.any([fold.held_out for fold in folds], axis=0).sum())
 
 
 def pooled_r2(residuals: np.ndarray, squares: np.ndarray) -> np.ndarray:
@@ -275,7 +428,7 @@ def fold_model_tasks(
     """
     numbers = range(len(cross_validated.folds))
     if not has_few_rows(op):
-        return [partial(_model_from_other_folds, scale, cross_validated, k) for k in numbers]
+        return [partial(_model_from_other_folds, cross_validated, k) for k in numbers]
     outer = to_numpy(op.outer()).astype(float)
     n_folds = N_INNER_FOLDS_SMALL if op.shape[0] <= SMALL_SAMPLE else N_INNER_FOLDS
 
@@ -289,34 +442,34 @@ def fold_model_tasks(
     return [partial(estimate, k) for k in numbers]
 
 
-def _model_from_other_folds(
-    scale: np.ndarray, cross_validated: CrossValidatedModel, k: int
-) -> FoldModel:
+def _model_from_other_folds(cross_validated: CrossValidatedModel, k: int) -> FoldModel:
     """Estimate communalities in the held-out rows of all folds but one."""
-    n_held_out = sum(int(fold.held_out.sum()) for fold in cross_validated.folds)
     others = np.arange(len(cross_validated.folds)) != k
     r2 = pooled_r2(cross_validated.residuals[others], cross_validated.squares[others])
     model = rescale_loadings(
-        cross_validated.fold_models[k],
-        shrink_communalities(r2, scale, n_held_out),
-        cross_validated.variances,
+        cross_validated.fold_models[k], cross_validated.shrink(r2), cross_validated.variances
     )
     return FoldModel(cross_validated.folds[k], cross_validated.squares[k], model)
 
 
 def select_and_evaluate(
     op: Operator,
+    variances: np.ndarray,
     communality: np.ndarray,
     fold_model: FoldModel,
-    constraints: Constraints,
-    criterion: Criterion,
-    count: int,
+    task: SelectionTask,
 ) -> FoldPath:
-    """Select up to ``count`` variables without the held-out rows and evaluate them there."""
+    """Select variables without the held-out rows of a fold and evaluate them there."""
     fold, squares, model = fold_model
-    order = select_greedily(model, constraints, criterion).order[:count]
+    # Columns count by their variance in all rows: a column that varies more in the training rows
+    # varies less in the held-out ones.
+    guide = set_variances(model, variances)
+    selection = select_greedily(guide, task.constraints, task.criterion)
+    if task.has_given_size and op.shape[1] <= SMALL_TABLE:
+        selection = task.improve(guide, selection)
+    order = selection.order
     # If bundles prevent a panel of this size in a fold, its largest panel is used.
-    sizes = np.minimum(evaluated_sizes(count), order.size)
+    sizes = np.minimum(evaluated_sizes(task.constraints.n_features), order.size)
     return evaluate_path(op, fold, model, order, squares, communality, sizes)
 
 
