@@ -10,6 +10,7 @@ import pytest
 from factor_models import random_model, simulate
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_wine
 
 from prosparse import (
     InputError,
@@ -72,7 +73,12 @@ def test_fitted_attributes_are_consistent(model):
     np.testing.assert_allclose(model.loadings_ @ model.loadings_.T, np.eye(d), atol=1e-10)
     assert np.all(np.diff(model.explained_variance_) <= 0)
     np.testing.assert_allclose(model.explained_variance_ratio_, model.explained_variance_ / P)
-    for name in ("heldout_r2_path_", "heldout_r2_path_std_", "relative_r2_path_", "bound_path_"):
+    for name in (
+        "heldout_r2_path_",
+        "heldout_r2_path_std_",
+        "relative_r2_path_",
+        "relative_r2_path_std_",
+    ):
         assert getattr(model, name).shape == (5,)
     assert np.all(model.criterion_path_ <= model.bound_path_)
     assert np.all(model.heldout_r2_[model.support_] == 1.0)
@@ -96,8 +102,25 @@ def test_one_variable_of_each_redundant_group_is_selected():
     np.testing.assert_array_equal(found.proxy_ // 4, np.arange(20) // 4)
     automatic = Panel().fit(X)
     assert sorted(automatic.order_[:5] // 4) == [0, 1, 2, 3, 4]
-    assert automatic.relative_r2_path_[automatic.n_selected_ - 1] >= 0.9
-    assert np.all(automatic.relative_r2_path_[: automatic.n_selected_ - 1] < 0.9)
+    upper = automatic.relative_r2_path_ + automatic.relative_r2_path_std_
+    assert upper[automatic.n_selected_ - 1] >= 0.9
+    assert np.all(upper[: automatic.n_selected_ - 1] < 0.9)
+    first, last = automatic.n_selected_range_
+    assert first <= automatic.n_selected_ <= last
+
+
+@pytest.mark.parametrize("load_data", [load_wine, load_diabetes])
+def test_size_hardly_depends_on_the_seed(load_data):
+    data = load_data().data
+    sizes = [Panel(random_state=seed).fit(data).n_selected_ for seed in range(5)]
+    assert np.ptp(sizes) <= 1
+
+
+def test_sizes_in_one_frame(model):
+    frame = model.path_to_frame()
+    assert frame.index.tolist() == [1, 2, 3, 4, 5]
+    np.testing.assert_array_equal(frame["relative_r2"], model.relative_r2_path_)
+    np.testing.assert_array_equal(frame["heldout_r2_std"], model.heldout_r2_path_std_)
 
 
 def test_lower_target_selects_fewer_variables(frame):
@@ -208,8 +231,9 @@ def test_size_is_determined_in_whole_bundles(target):
         found = Panel(target_recovery=target, bundles=threes).fit(correlated(seed))
         assert np.all(found.support_.reshape(-1, 3).sum(axis=1) % 3 == 0)
         ends = np.arange(3, found.n_selected_ + 1, 3)
-        assert np.all(found.relative_r2_path_[ends[:-1] - 1] < target)
-        assert found.relative_r2_path_[ends[-1] - 1] >= target
+        upper = found.relative_r2_path_ + found.relative_r2_path_std_
+        assert np.all(upper[ends[:-1] - 1] < target)
+        assert upper[ends[-1] - 1] >= target
 
 
 def test_bundles_are_included_or_excluded_as_a_whole(frame):

@@ -73,6 +73,8 @@ METHOD = Method(
             "heldout_r2_path_": numbers("k", finite=True),
             "heldout_r2_path_std_": nonnegative("k"),
             "relative_r2_path_": numbers("k", finite=True),
+            "relative_r2_path_std_": nonnegative("k"),
+            "n_selected_range_": integers("ends", minimum=1),
             "bound_path_": nonnegative("k"),
             "criterion_path_": numbers("k"),
             "optimality_gap_": nonnegative(),

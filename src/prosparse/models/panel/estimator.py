@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from ...data.arrays import TableLike, as_like, from_numpy, is_floating, to_numpy
 from ...data.column_groups import ColumnGroup, column_positions
 from ...data.containers import Table
 from ...data.counts import hellinger, row_totals
+from ...data.frames import data_frame
 from ...data.row_groups import RowGroups, row_groups
 from ...errors import (
     InputError,
@@ -52,7 +53,7 @@ class Panel(SparseProjection):
     ----------
     n_features_to_select : int or None, default=None
         Number of variables to select. None selects the smallest panel whose prediction of all other
-        variables in held-out rows reaches ``target_recovery``.
+        variables in held-out rows is within one standard error of ``target_recovery``.
     target_recovery : float, default=0.9
         Target of ``relative_r2_path_``, between 0 and 1. Not used if ``n_features_to_select`` is
         given.
@@ -94,6 +95,11 @@ class Panel(SparseProjection):
     relative_r2_path_ : ndarray of shape (n_sizes,)
         Variance of the other variables predicted in held-out rows by these panels, relative to
         their prediction from all variables. Compared with ``target_recovery``.
+    relative_r2_path_std_ : ndarray of shape (n_sizes,)
+        Standard error of ``relative_r2_path_``.
+    n_selected_range_ : int ndarray of shape (2,)
+        Smallest sizes whose relative R2, plus and minus two standard errors, reaches
+        ``target_recovery``. Both are ``n_selected_`` if ``n_features_to_select`` is given.
     bound_path_ : ndarray of shape (n_sizes,)
         Upper bound of the criterion for any 1, 2, ... variables.
     criterion_path_ : ndarray of shape (n_sizes,)
@@ -174,6 +180,8 @@ class Panel(SparseProjection):
     heldout_r2_path_: Array
     heldout_r2_path_std_: Array
     relative_r2_path_: Array
+    relative_r2_path_std_: Array
+    n_selected_range_: Array
     bound_path_: Array
     criterion_path_: Array
     optimality_gap_: float
@@ -400,6 +408,8 @@ class Panel(SparseProjection):
         self.heldout_r2_path_ = columns.values(solution.path.r2)
         self.heldout_r2_path_std_ = columns.values(solution.path.r2_std)
         self.relative_r2_path_ = columns.values(solution.path.relative_r2)
+        self.relative_r2_path_std_ = columns.values(solution.path.relative_r2_std)
+        self.n_selected_range_ = columns.values(np.array(solution.size_range))
         self.bound_path_ = columns.values(solution.selection.bounds)
         self.criterion_path_ = columns.values(np.cumsum(solution.selection.gains))
         total = float(variances.sum())
@@ -425,7 +435,10 @@ class Panel(SparseProjection):
             }
 
     def _warn(self) -> None:
-        relative_r2 = float(to_numpy(self.relative_r2_path_)[self.n_selected_ - 1])
+        relative_r2, error = (
+            float(to_numpy(path)[self.n_selected_ - 1])
+            for path in (self.relative_r2_path_, self.relative_r2_path_std_)
+        )
         largest = float(to_numpy(self.communality_).max())
         if largest < _MIN_COMMUNALITY:
             warn(
@@ -434,7 +447,7 @@ class Panel(SparseProjection):
                 "arbitrary.",
                 NoStructureWarning,
             )
-        elif self.n_features_to_select is None and relative_r2 < float(self.target_recovery):
+        elif self.n_features_to_select is None and relative_r2 + error < self.target_recovery:
             warn(
                 f"Panel: {self.n_selected_} variables reach a relative R2 of {relative_r2:.2f}, "
                 f"less than `target_recovery`={float(self.target_recovery):g}. Set "
@@ -443,6 +456,26 @@ class Panel(SparseProjection):
             )
 
     # --- use of a panel
+
+    def path_to_frame(self) -> Any:
+        """Return the results of panels of 1, 2, ... variables as a pandas DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per panel size, with the columns ``heldout_r2``, ``heldout_r2_std``,
+            ``relative_r2``, ``relative_r2_std``, ``criterion`` and ``bound``.
+        """
+        check_is_fitted(self)
+        names = ("heldout_r2", "heldout_r2_std", "relative_r2", "relative_r2_std")
+        attributes = (*(name.replace("r2", "r2_path") for name in names),)
+        values = {
+            name: to_numpy(getattr(self, f"{attribute}_"))
+            for name, attribute in zip(names, attributes, strict=True)
+        }
+        values |= {"criterion": to_numpy(self.criterion_path_), "bound": to_numpy(self.bound_path_)}
+        sizes = np.arange(1, values["heldout_r2"].size + 1)
+        return data_frame(values, sizes.tolist(), "n_selected")
 
     def proxied_variables(self, names: ArrayLike | None = None) -> dict[str, list[str]]:
         """Return the variables for which each selected variable is the proxy.

@@ -69,6 +69,7 @@ N_FOLDS, N_FOLDS_SMALL, SMALL_SAMPLE = 5, 10, 100
 EMPIRICAL_WEIGHTS = (0.0, 0.5, 0.8, 0.95, 1.0)  # of the empirical covariance, see `choose_guide`
 # Number of repetitions of cross-validation, and maximum number of entries in all of them.
 N_REPEATS, MAX_REPEATED_ENTRIES = 10, 100_000
+PLAUSIBLE_ERRORS = 2.0  # standard errors of the relative R2 within which a size is plausible
 MIN_ROWS_PER_COLUMN = 2  # minimum ratio for which large tables try the empirical covariance
 SMALL_TABLE = 100  # number of columns up to which all weights and swaps are evaluated in folds
 # Number of inner folds, within the training rows of a fold.
@@ -122,6 +123,7 @@ class Path(NamedTuple):
     r2: np.ndarray  # (q,) of all columns
     r2_std: np.ndarray  # (q,) standard deviation over the folds
     relative_r2: np.ndarray  # (q,) of the other columns, relative to all columns as predictors
+    relative_r2_std: np.ndarray  # (q,) standard error
 
     def shorten(self, size: int) -> Path:
         """Return the results of the first sizes."""
@@ -143,6 +145,7 @@ class Solution(NamedTuple):
     guide: Guide
     selection: Selection  # as long as the path
     panel: np.ndarray  # (q,) columns in the order of selection
+    size_range: tuple[int, int]  # plausible sizes
     optimality_gap: float  # 1 - criterion / upper bound
     path: Path
     scores: ScoreModel
@@ -194,11 +197,18 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
     task = task.with_weight(guide.weight)
     selection = select_greedily(model, task.constraints, task.criterion)
     panel = selection.order
-    path = combine_folds(guide.fold_paths, cross_validated.squares, constraints.n_features)
+    path = combine_folds(
+        guide.fold_paths, cross_validated.squares, constraints.n_features, count_repeats(op)
+    )
     path = path.shorten(panel.size)
+    size_range = (panel.size, panel.size)
     if options.n_features is None:
-        sizes = admissible_sizes(panel, constraints)
-        panel = panel[: smallest_sufficient_size(path, options.target_recovery, sizes)]
+        sizes, target = admissible_sizes(panel, constraints), options.target_recovery
+        size_range = (
+            smallest_sufficient_size(path, target, sizes, PLAUSIBLE_ERRORS),
+            smallest_sufficient_size(path, target, sizes, -PLAUSIBLE_ERRORS),
+        )
+        panel = panel[: smallest_sufficient_size(path, target, sizes)]
     panel, bound = task.certify(model, selection._replace(order=panel))
     gain = total_gain(model, panel, task.criterion)
     evaluation = evaluate_panel(
@@ -214,6 +224,7 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
         guide=guide,
         selection=selection,
         panel=panel,
+        size_range=size_range,
         optimality_gap=max(1.0 - gain / bound, 0.0) if bound > 0.0 else 0.0,
         path=path,
         scores=build_score_model(model, panel),
@@ -473,31 +484,45 @@ def select_and_evaluate(
     return evaluate_path(op, fold, model, order, squares, communality, sizes)
 
 
-def combine_folds(fold_paths: list[FoldPath], squares: np.ndarray, count: int) -> Path:
+def combine_folds(
+    fold_paths: list[FoldPath], squares: np.ndarray, count: int, n_repeats: int = 1
+) -> Path:
     """Combine the folds and interpolate between the evaluated sizes.
 
-    ``squares``, (n_folds, p), are the sums of squares of the held-out rows.
+    ``squares``, (n_folds, p), are the sums of squares of the held-out rows. Repetitions of
+    cross-validation reduce the noise of random folds, not that of the rows: standard errors are
+    those of one repetition.
     """
     r2 = np.stack([path.r2 for path in fold_paths])
-    explained = np.sum([path.explained for path in fold_paths], axis=0)
-    attainable = np.sum([path.attainable for path in fold_paths], axis=0)
+    explained = np.stack([path.explained for path in fold_paths])
+    attainable = np.stack([path.attainable for path in fold_paths])
     total = float(squares.sum())
-    relative = np.where(attainable > 1e-9 * total, explained / np.maximum(attainable, 1e-300), 1.0)
+    mean_attainable = attainable.mean(axis=0)
+    is_attainable = attainable.sum(axis=0) > 1e-9 * total
+    divisor = np.where(is_attainable, mean_attainable, 1.0)
+    relative = np.where(is_attainable, explained.mean(axis=0) / divisor, 1.0)
+    # Standard error of a ratio of means, by linearisation.
+    deviations = np.where(is_attainable, (explained - relative * attainable) / divisor, 0.0)
+    n_folds = len(fold_paths) // n_repeats
+    relative_std = np.sqrt(np.mean(deviations**2, axis=0) / max(n_folds - 1, 1))
     sizes, steps = evaluated_sizes(count), np.arange(1, count + 1)
     weights = squares.sum(axis=1) / total
     # R2 is not defined if all held-out rows of a fold are at the mean, up to rounding.
     varying = r2[weights > _ROUNDING]
     r2_std = varying.std(axis=0, ddof=1) if len(varying) > 1 else np.zeros(r2.shape[1])
-    return Path(
-        np.interp(steps, sizes, weights @ r2),
-        np.interp(steps, sizes, r2_std),
-        np.interp(steps, sizes, relative),
-    )
+    values = (weights @ r2, r2_std, relative, relative_std)
+    return Path(*(np.interp(steps, sizes, value) for value in values))
 
 
-def smallest_sufficient_size(path: Path, target: float, sizes: np.ndarray) -> int:
-    """Return the smallest admissible size whose relative R2 reaches the target, or the largest."""
-    sufficient = sizes[path.relative_r2[sizes - 1] >= target]
+def smallest_sufficient_size(
+    path: Path, target: float, sizes: np.ndarray, n_errors: float = 1.0
+) -> int:
+    """Return the smallest admissible size whose relative R2 reaches the target, or the largest.
+
+    The target is reached if it is within ``n_errors`` standard errors above the relative R2.
+    """
+    reached = path.relative_r2 + n_errors * path.relative_r2_std >= target
+    sufficient = sizes[reached[sizes - 1]]
     return int(sufficient[0]) if sufficient.size else int(sizes[-1])
 
 
