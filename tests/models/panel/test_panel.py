@@ -690,15 +690,116 @@ def test_columns_of_the_panel_are_checked(model, frame, X):
     np.testing.assert_allclose(
         model.predict_unmeasured(selected), model.predict_unmeasured(X[:, model.support_])
     )
-    with pytest.raises(InputError, match="or their order differ"):
-        model.predict_unmeasured(selected[selected.columns[::-1]])
     renamed = selected.rename(columns={selected.columns[1]: "other"})
     with pytest.raises(InputError, match=f"'{selected.columns[1]}' is missing"):
         model.predict_unmeasured(renamed)
-    with pytest.raises(InputError, match=r"must have the 5 columns of the panel.* got 18"):
-        model.predict_unmeasured(X)
-    with pytest.raises(ValueError, match="NaN"):
-        model.predict_unmeasured(np.full((2, 5), np.nan))
+    with pytest.raises(ValueError, match="X has 4 features, but Panel is expecting 18"):
+        Panel(5).fit(X).predict_unmeasured(X[:, :4])
+    with pytest.raises(InputError, match="infinity"):
+        model.predict_unmeasured(np.full((2, 5), np.inf))
+
+
+def test_columns_of_the_panel_suffice(model, frame, X):
+    """By name in any order, or as an array; other columns and their missing values are ignored."""
+    selected = frame.loc[:, model.support_]
+    shuffled = frame[[*selected.columns[::-1], NAMES[int(np.argmin(model.support_))]]]
+    holes = frame.copy()
+    holes.loc[:, ~model.support_] = np.nan
+    for table in (selected, shuffled, X[:, model.support_], holes):
+        np.testing.assert_allclose(model.transform(table), model.transform(frame), atol=1e-10)
+        np.testing.assert_allclose(
+            model.predict_unmeasured(table), model.predict_unmeasured(frame), atol=1e-10
+        )
+        assert abs(model.score(table) - model.score(frame)) < 0.1
+    assert model.score(selected) == pytest.approx(model.score(holes))
+
+
+def test_missing_panel_variables_are_replaced_by_conditional_expectations(model, X):
+    panel = X[:20, model.support_].copy()
+    panel[::2, 1] = panel[3, 0] = np.nan
+    scaled = (panel - model.mean_[model.support_]) / model.scale_[model.support_]
+    expected = scaled.copy()
+    sigma = model.panel_covariance_
+    for row in expected:
+        observed = ~np.isnan(row)
+        inverse = np.linalg.inv(sigma[np.ix_(observed, observed)])
+        row[~observed] = sigma[np.ix_(~observed, observed)] @ inverse @ row[observed]
+    scores = expected @ model.components_[:, model.support_].T
+    np.testing.assert_allclose(model.transform(panel), scores, atol=1e-9)
+    _, std, lower, upper = model.predict_unmeasured(panel, True, return_interval=True)
+    _, plain, low, up = model.predict_unmeasured(X[:20, model.support_], True, return_interval=True)
+    assert np.all(std[::2] >= plain[::2])
+    assert np.any(std[::2] > 1.01 * plain[::2])
+    np.testing.assert_allclose(std[1], plain[1])
+    assert np.all((upper - lower)[::2] > 0.0)
+    np.testing.assert_allclose(upper[1] - lower[1], up[1] - low[1])
+
+
+@pytest.mark.parametrize("shape", [(200, 12), (50, 80)])
+def test_fit_with_missing_values(shape):
+    n, p = shape
+    X = correlated(n=n + 200, p=p)
+    train, test = X[:n], X[n:]
+    holes = train.copy()
+    holes[np.random.default_rng(0).random(train.shape) < 0.2] = np.nan
+    complete, found = Panel(5).fit(train), Panel(5).fit(holes)
+    assert found.score(test) > complete.score(test) - 0.06
+    assert abs(found.heldout_r2_path_[-1] - found.score(test)) < 0.1
+    holes[:, 3] = np.nan
+    with pytest.raises(InputError, match="no observed value in column 3"):
+        Panel(5).fit(holes)
+
+
+def test_missing_values_that_are_not_supported():
+    X = simulated_counts()
+    X[0, 0] = np.nan
+    with pytest.raises(InputError, match="NaN"):
+        Panel(3, counts=True).fit(X)
+    with pytest.raises(InputError, match="NaN"):
+        Panel(3).fit(sparse.csr_array(X))
+
+
+# --- prediction intervals
+
+
+def test_conformal_intervals_cover_each_variable():
+    """Also in rows with more noise; the widths are those of the definition."""
+    rng = np.random.default_rng(0)
+    X = correlated(n=900, p=40, r=3) * np.exp(0.4 * rng.standard_normal((900, 1)))
+    train, calibration, test = X[:300], X[300:500], X[500:]
+    found = Panel(12).fit(train).calibrate(calibration)
+    predicted, lower, upper = found.predict_unmeasured(
+        test[:, found.support_], return_interval=True
+    )
+    truth = test[:, ~found.support_]
+    inside = (truth >= lower) & (truth <= upper)
+    assert 0.93 < inside.mean() < 0.975
+    assert inside.mean(axis=0).min() > 0.88
+    assert 0.0 < found.interval_exponent_ <= 1.0
+    np.testing.assert_allclose(predicted, 0.5 * (lower + upper))
+    assert np.all(found.interval_width_[found.support_] == 0.0)
+
+
+def test_too_few_calibration_rows_give_infinite_intervals(X):
+    found = Panel(4).fit(X[:60]).calibrate(X[60:70])
+    assert np.all(np.isinf(found.interval_width_[~found.support_]))
+
+
+def test_limits_of_r2_per_variable(model):
+    r2, lower, upper = model.r2_per_variable_.T
+    np.testing.assert_array_equal(r2, model.heldout_r2_)
+    assert np.all((lower <= r2) & (r2 <= upper))
+    assert np.all(lower[~model.support_] < r2[~model.support_])
+    np.testing.assert_array_equal(lower[model.support_], 1.0)
+
+
+def test_summary_names_variables_that_are_not_predicted(rng):
+    X = pd.DataFrame(np.hstack([correlated(n=300, p=6), rng.standard_normal((300, 1))]))
+    X.columns = [*"abcdef", "noise"]
+    found = Panel(3, exclude="noise").fit(X)
+    text = found.summary()
+    assert text.startswith("The panel has 3 of 7 variables")
+    assert "does not predict 'noise'" in text
 
 
 # --- parameters and files

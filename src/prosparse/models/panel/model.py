@@ -23,6 +23,7 @@ import numpy as np
 from ...data import Operator
 from ...data.arrays import to_numpy
 from .best_subset import MAX_COLUMNS, find_best_subset
+from .conformal import Calibration, calibrate_on_folds
 from .factors import (
     FactorModel,
     build_factor_model,
@@ -92,6 +93,7 @@ class Options(NamedTuple):
     costs: np.ndarray  # (p,)
     bundles: list[np.ndarray]
     is_scaled: bool  # whether the columns have unit variance
+    coverage: float  # of prediction intervals
     seed: int
 
 
@@ -149,7 +151,9 @@ class Solution(NamedTuple):
     optimality_gap: float  # 1 - criterion / upper bound
     path: Path
     scores: ScoreModel
+    panel_covariance: np.ndarray  # (q, q)
     evaluation: PanelEvaluation
+    calibration: Calibration
     proxies: np.ndarray  # (p,) proxy of each column in the panel, or -1
 
 
@@ -219,6 +223,15 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
         cross_validated.squares,
         options.seed,
     )
+    # Each row is held out once in the first repetition.
+    n_folds = len(guide.fold_models) // count_repeats(op)
+    calibration = calibrate_on_folds(
+        op,
+        cross_validated.folds[:n_folds],
+        [fold_model.model for fold_model in guide.fold_models[:n_folds]],
+        panel,
+        options.coverage,
+    )
     return Solution(
         cross_validated=cross_validated,
         guide=guide,
@@ -228,7 +241,9 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
         optimality_gap=max(1.0 - gain / bound, 0.0) if bound > 0.0 else 0.0,
         path=path,
         scores=build_score_model(model, panel),
+        panel_covariance=model_covariance(model, panel),
         evaluation=evaluation,
+        calibration=calibration,
         proxies=assign_proxies(model, panel, evaluation.r2, guide.communality),
     )
 
@@ -369,14 +384,18 @@ def _variance_weights(scale: np.ndarray, op: Operator, options: Options) -> np.n
 
 
 def cross_validate(
-    op: Operator, scale: np.ndarray, codes: np.ndarray | None, seed: int
+    op: Operator,
+    scale: np.ndarray,
+    codes: np.ndarray | None,
+    seed: int,
+    n_repeats: int | None = None,
 ) -> CrossValidatedModel:
     """Estimate factor models of all rows and of the folds."""
     all_rows = np.ones(op.shape[0], dtype=bool)
     n_folds = N_FOLDS_SMALL if op.shape[0] <= SMALL_SAMPLE else N_FOLDS
     (whole,) = decompose_folds(op, [Split(all_rows, ~all_rows)])
     folds = []
-    for repeat in range(count_repeats(op)):
+    for repeat in range(count_repeats(op) if n_repeats is None else n_repeats):
         folds += decompose_folds(op, split_rows(all_rows, n_folds, codes, seed + repeat))
     return estimate_models(op, scale, whole, folds)
 
@@ -552,6 +571,12 @@ def build_score_model(model: FactorModel, panel: np.ndarray) -> ScoreModel:
     largest = loadings[np.arange(variances.size), np.argmax(np.abs(loadings), axis=1)]
     sign = np.where(largest < 0.0, -1.0, 1.0)[:, None]
     return ScoreModel(sign * weights, sign * loadings, variances)
+
+
+def model_covariance(model: FactorModel, columns: np.ndarray) -> np.ndarray:
+    """Compute the covariance of some columns under the model."""
+    W = model.W[columns]
+    return np.asarray(W @ W.T + np.diag(model.psi[columns]))
 
 
 def _is_positive(eigenvalues: np.ndarray) -> np.ndarray:
