@@ -86,7 +86,7 @@ def find_best_subset(
     root.is_candidate[:, constraints.include] = True
     for k in constraints.include.tolist():
         root = _include(root, np.array([k]))
-    queue: list[tuple[float, int, _Nodes]] = []
+    queue: list[tuple[float, int, tuple[_Nodes, int]]] = []
     n_nodes, serial, nodes = 0, 0, root
     while True:
         n_nodes += nodes.gain.size
@@ -102,9 +102,10 @@ def find_best_subset(
         limit = best_gain * (1.0 + _TOLERANCE)
         for index in np.flatnonzero(~(full | complete) & (bounds > limit)):
             node = nodes.take(np.array([index]))
-            heapq.heappush(queue, (-float(bounds[index]), serial, (node, next_variables[index])))
+            variable = int(next_variables[index])
+            heapq.heappush(queue, (-float(bounds[index]), serial, (node, variable)))
             serial += 1
-        chosen = []
+        chosen: list[tuple[float, int, tuple[_Nodes, int]]] = []
         while queue and len(chosen) < _BATCH and -queue[0][0] > limit:
             chosen.append(heapq.heappop(queue))
         if not chosen or n_nodes >= max_nodes:
@@ -112,9 +113,9 @@ def find_best_subset(
         parents = _Nodes(*(np.concatenate(parts) for parts in zip(*(c[2][0] for c in chosen))))
         variables = np.array([c[2][1] for c in chosen])
         completed, gains = _complete(parents, count)
-        index = int(np.argmax(gains))
-        if gains[index] > best_gain * (1.0 + _TOLERANCE):
-            best = np.flatnonzero(completed[index])
+        largest = int(np.argmax(gains))
+        if gains[largest] > best_gain * (1.0 + _TOLERANCE):
+            best = np.flatnonzero(completed[largest])
             best_gain = subset_gain(covariance, common, best)
         without = parents._replace(is_candidate=parents.is_candidate.copy())
         without.is_candidate[np.arange(variables.size), variables] = False

@@ -832,8 +832,8 @@ class Panel(SparseProjection):
         is_full = columns.size == self.n_features_in_
         table = self._validate(X, reset=False) if is_full else self._validate_partial(X, container)
         fitted = (self.mean_, self.scale_, self.panel_covariance_)
-        numbers = (to_numpy(part).astype(float) for part in fitted)
-        return NewRows(table, columns, support, *numbers, self.depth_, totals)
+        mean, scale, covariance = (to_numpy(part).astype(float) for part in fitted)
+        return NewRows(table, columns, support, mean, scale, covariance, self.depth_, totals)
 
     def _validate_partial(self, X: TableLike, container: Any) -> TableLike:
         """Validate rows that have some of the columns of ``fit``."""
