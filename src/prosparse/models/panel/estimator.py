@@ -593,10 +593,9 @@ class Panel(SparseProjection):
         Parameters
         ----------
         X : array-like, sparse matrix or DataFrame
-            All columns of ``fit``, or those of the panel only. The columns of a data frame that
-            has not all columns of ``fit`` are found by name, in any order; an array has the
-            columns of the panel in the order of ``fit``. Missing values of the panel are replaced
-            by conditional expectations; those of other columns are ignored.
+            All columns of ``fit``, or a data frame with those of the panel, which are found by
+            name, in any order. Missing values of the panel are replaced by conditional
+            expectations; those of other columns are ignored.
 
         Returns
         -------
@@ -680,7 +679,8 @@ class Panel(SparseProjection):
         Parameters
         ----------
         X : array-like, sparse matrix or DataFrame
-            Columns of the panel, or all columns of ``fit``, as in ``transform``.
+            Columns of the panel, or all columns of ``fit``, as in ``transform``. An array without
+            names may have the columns of the panel in the order of ``fit``, as ``select`` returns.
         return_std : bool, default=False
             Whether to return the standard deviations of the prediction errors.
         return_interval : bool, default=False
@@ -702,7 +702,7 @@ class Panel(SparseProjection):
             has missing values. ``calibrate`` makes them valid in finite samples.
         """
         check_is_fitted(self)
-        rows = self._new_rows(X, totals)
+        rows = self._new_rows(X, totals, by_position=True)
         inside = to_numpy(self.support_)
         mean, scale, residual_std, width = (
             to_numpy(v)[~inside].astype(float)
@@ -810,13 +810,20 @@ class Panel(SparseProjection):
             X = hellinger(X, self.depth_)
         return super()._operator_of(X, columns)
 
-    def _new_rows(self, X: TableLike, totals: ArrayLike | None = None) -> NewRows:
-        """Validate new rows that have the columns of the panel, and possibly others."""
+    def _new_rows(
+        self, X: TableLike, totals: ArrayLike | None = None, *, by_position: bool = False
+    ) -> NewRows:
+        """Validate new rows that have the columns of the panel, and possibly others.
+
+        Columns of the panel are found by name; arrays without names have them in order, if that is
+        allowed.
+        """
         container, names = container_of(X), self._feature_names()
         given = container.column_names(X)
         support = to_numpy(self.support_)
         columns = np.arange(self.n_features_in_)
-        width = np.shape(X)[-1] if np.ndim(X) == 2 else self.n_features_in_
+        shape = np.shape(X) if isinstance(X, list) else getattr(X, "shape", ())
+        width = shape[1] if len(shape) == 2 else self.n_features_in_
         if width != self.n_features_in_ and names is not None and given is not None:
             position = {name: k for k, name in enumerate(given)}
             columns = np.flatnonzero([name in position for name in names])
@@ -827,7 +834,7 @@ class Panel(SparseProjection):
                     f"{self._name(missing[0])} is missing."
                 )
             X = container.take_columns(X, np.array([position[names[k]] for k in columns]))
-        elif width == self.n_selected_:
+        elif by_position and width == self.n_selected_:
             columns = np.flatnonzero(support)
         is_full = columns.size == self.n_features_in_
         table = self._validate(X, reset=False) if is_full else self._validate_partial(X, container)
