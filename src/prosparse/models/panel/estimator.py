@@ -822,7 +822,7 @@ class Panel(SparseProjection):
         given = container.column_names(X)
         support = to_numpy(self.support_)
         columns = np.arange(self.n_features_in_)
-        shape = np.shape(X) if isinstance(X, list) else getattr(X, "shape", ())
+        shape: tuple[int, ...] = np.shape(X) if isinstance(X, list) else getattr(X, "shape", ())
         width = shape[1] if len(shape) == 2 else self.n_features_in_
         if width != self.n_features_in_ and names is not None and given is not None:
             position = {name: k for k, name in enumerate(given)}

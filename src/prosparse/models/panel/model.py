@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data import Operator
+from ...data import DenseOperator, Operator
 from ...data.arrays import to_numpy
 from .best_subset import MAX_COLUMNS, find_best_subset
 from .conformal import Calibration, calibrate_on_folds
@@ -39,6 +39,7 @@ from .folds import (
     Split,
     decompose_folds,
     decompose_from_outer,
+    dense_columns,
     has_few_rows,
     held_out_squares,
     run_parallel,
@@ -70,6 +71,7 @@ N_FOLDS, N_FOLDS_SMALL, SMALL_SAMPLE = 5, 10, 100
 EMPIRICAL_WEIGHTS = (0.0, 0.5, 0.8, 0.95, 1.0)  # of the empirical covariance, see `choose_guide`
 # Number of repetitions of cross-validation, and maximum number of entries in all of them.
 N_REPEATS, MAX_REPEATED_ENTRIES = 10, 100_000
+MAX_COPIED_ENTRIES = 50_000_000  # maximum size of Dask or sparse data that are copied to memory
 PLAUSIBLE_ERRORS = 2.0  # standard errors of the relative R2 within which a size is plausible
 MIN_ROWS_PER_COLUMN = 2  # minimum ratio for which large tables try the empirical covariance
 SMALL_TABLE = 100  # number of columns up to which all weights and swaps are evaluated in folds
@@ -174,6 +176,7 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
     -------
     Solution
     """
+    op = read_once(op)
     cross_validated = cross_validate(op, scale, codes, options.seed)
     limit = int(options.allowed.sum()) + int(np.sum(~options.allowed[options.include]))
     max_size = max([MAX_SIZE, options.include.size, *(bundle.size for bundle in options.bundles)])
@@ -246,6 +249,13 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
         calibration=calibration,
         proxies=assign_proxies(model, panel, evaluation.r2, guide.communality),
     )
+
+
+def read_once(op: Operator) -> Operator:
+    """Copy data that are read in blocks to memory if they are small, in one pass."""
+    if op.whole is not None or op.shape[0] * op.shape[1] > MAX_COPIED_ENTRIES:
+        return op
+    return DenseOperator(dense_columns(op, np.arange(op.shape[1])))
 
 
 class SelectionTask(NamedTuple):
