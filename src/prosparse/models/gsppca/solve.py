@@ -22,7 +22,7 @@ from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import Spectrum, principal_components, spectrum
 from ...selection.dimension import resolve_dimension
-from ...selection.model_priors import log_prior
+from .model_priors import log_prior
 from ...selection.noise import noise_variance
 from ...structure import StandardisedData, count_components, select_shared_variables
 from .diagnostics import (

@@ -126,5 +126,6 @@ CLASSIFIER = Method(
     coefficients="selected_coef_",
     supervised=True,
     inclusion_probabilities=True,
+    size_probabilities=True,
     records_objective=True,
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from prosparse.selection.model_priors import inclusion_probability, log_prior
+from prosparse.models.gsppca.model_priors import inclusion_probability, log_prior
 
 pytestmark = pytest.mark.quick
 
