@@ -13,11 +13,11 @@ from ...data.containers import Table
 from ...errors import check_bool, check_choice, check_integer, check_non_negative, warn
 from ...inference.checkpoint import Checkpoint
 from ...numerics.density import FactorCovariance
-from .model_priors import MODEL_PRIORS
 from ...selection.noise import NOISE_ESTIMATORS
 from ...structure import MIN_DOF
 from .._base import GaussianProjection
 from .evidence import EVIDENCES, EvidenceKind
+from .model_priors import MODEL_PRIORS
 from .solve import ModelPrior, NoiseEstimator, Options, Solution, solve
 
 

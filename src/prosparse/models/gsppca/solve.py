@@ -22,7 +22,6 @@ from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import Spectrum, principal_components, spectrum
 from ...selection.dimension import resolve_dimension
-from .model_priors import log_prior
 from ...selection.noise import noise_variance
 from ...structure import StandardisedData, count_components, select_shared_variables
 from .diagnostics import (
@@ -41,6 +40,7 @@ from .factors import (
     to_factor_state,
 )
 from .model import State, init, make_step, min_noise, rank_variables, relative_relevance
+from .model_priors import log_prior
 from .quasi_newton import QuasiNewton
 
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
