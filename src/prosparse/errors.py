@@ -59,6 +59,17 @@ class RowOrderWarning(UserWarning):
     """
 
 
+class OutlyingRowsWarning(UserWarning):
+    """Warning that few rows have a much larger scale, or dominate the components."""
+
+
+class DuplicateRowsWarning(UserWarning):
+    """Warning that rows are equal.
+
+    Tests count each row as an independent observation.
+    """
+
+
 class ShortPanelWarning(UserWarning):
     """Warning that no panel attains the requested recovery."""
 

@@ -206,6 +206,7 @@ def fdrpca(
     n_components: Any = "auto",
     *,
     fdr: float = 0.05,
+    null: Literal["robust", "exchangeable"] = "robust",
     min_communality: float = 0.0,
     rank_transform: bool = False,
     counts: bool = False,
@@ -215,7 +216,6 @@ def fdrpca(
     modality: Any = None,
     key_added: str = "fdrpca",
     copy: bool = False,
-    random_state: int | np.random.RandomState | None = 0,
 ) -> Any:
     """Select variables with shared variance and compute scores, by `FDRPCA`.
 

@@ -4,7 +4,7 @@ The shape of the data determines the algorithm. With few columns, the components
 Gram matrix X'X; with few rows, from X X'. If both dimensions are large, only the leading components
 are computed, together with an upper bound on the remaining eigenvalues.
 
-Rows may be grouped (donors, batches, repeated measures); the columns are then centred within groups.
+Rows may be grouped (donors, batches, repeated measures). Columns are then centred within groups.
 """
 
 from __future__ import annotations

@@ -3,20 +3,20 @@
 Symbols: U (n x D) orthonormal centred scores with columns u_i; h_a(d) = sum_{i <= d} u_ai^2 the
 leverage of row a; y a centred column of unit length; R2(d) = sum_{i <= d} (u_i'y)^2.
 
-**Permutation.** The rows of y are exchangeable. Then E[R2(d)] = d / (n - 1), and the variance depends
-on the scores only through sum_a h_a(d)^2, and on the column only through sum_a y_a^4 [K95]. If the
-column or the scores are Gaussian, R2(d) follows Beta(d / 2, (n - 1 - d) / 2) exactly.
+**Permutation.** The rows of y are exchangeable. Then E[R2(d)] = d / (n - 1), and the variance
+depends on the scores only through sum_a h_a(d)^2, and on the column only through sum_a y_a^4 [K95].
+If the column or the scores are Gaussian, R2(d) follows Beta(d / 2, (n - 1 - d) / 2) exactly.
 
 **Sign flips.** The entries of y have independent random signs, and their magnitudes are given. Rows
 may then have unequal noise. With M = sum_a y_a^2 u_a u_a', the covariance matrix of U'y,
 
     E[R2(d)] = tr M(d),    Var[R2(d)] = 2 (|M(d)|_F^2 - sum_a h_a(d)^2 y_a^4),
 
-where M(d) is the leading d x d block. Centring within a group of g rows shortens a column by the
-factor 1 - 1/g on average, for which y_a^2 is corrected.
+where M(d) is the leading d x d block. Centring within a group of g rows reduces y_a^2 by the factor
+1 - 1/g on average, for which it is corrected.
 
-Each distribution is replaced by the beta distribution with the same mean and variance. A column with
-few large entries has few distinct signs: with k entries of equal size, no probability is below
+Each distribution is replaced by the beta distribution with the same mean and variance. A column
+with few large entries has few distinct signs: with k entries of equal size, no probability is below
 2^(1 - k). The effective number k of entries is 5 / (3 sum_a y_a^4), which is 5 n / 9 for Gaussian
 columns, and at most n.
 

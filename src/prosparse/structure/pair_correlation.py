@@ -75,9 +75,9 @@ def _flip_pvalues(data: StandardisedData, columns: np.ndarray, partners: np.ndar
 def sign_flip_bound(W: np.ndarray, correction: np.ndarray) -> np.ndarray:
     """Bound P(|sum_a e_a w_a| >= |sum_a w_a|) for random signs e by Chernoff's inequality.
 
-    ``W`` (n, k) has the terms of one pair in each column. ``correction`` (n,) multiplies the squared
-    terms, for columns centred within groups. The bound holds for any s. The iterations increase s
-    monotonically, because the derivative of log cosh is concave.
+    ``W`` (n, k) has the terms of one pair in each column. ``correction`` (n,) multiplies the
+    squared terms, for columns centred within groups. The bound holds for any s. The iterations
+    increase s monotonically, because the derivative of log cosh is concave.
     """
     t = np.abs(W.sum(axis=0))
     W = np.abs(W) * np.sqrt(correction)[:, None]

@@ -1,15 +1,15 @@
 """Rows of unequal noise: the scale of each row, and data divided by it.
 
-Samples differ in quality, dilution and depth, so that the magnitudes of uncorrelated columns rise and
-fall together. The scale of a row is the median magnitude m of its standardised entries, relative to
-the other rows. Structure in a minority of the columns hardly changes a median.
+Samples differ in quality, dilution and depth: the magnitudes of uncorrelated columns rise and fall
+together. The scale of a row is the median magnitude m of its standardised entries, relative to the
+other rows. Structure in a minority of the columns changes a median little.
 
 With p columns, log m has the sampling variance v = 1.36 / p. It is shrunk towards 0 by empirical
 Bayes: multiplied by 1 - v / (mean of log^2 m over the rows), or by 1 - 9 v / log^2 m if that is
 larger. Rows of equal noise are therefore left nearly unchanged, and outlying rows are not.
 
-The scale depends on the magnitudes of the entries only, never on their signs. The null distribution
-under sign flips (`null_distribution`) therefore holds for the divided data as well.
+The scale depends on the magnitudes of the entries only, never on their signs. The null
+distribution under sign flips (`null_distribution`) therefore holds for the divided data as well.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from .._base import VariableSelector
 from ..description import COUNTS, Method, ModelPath, Option
 from ..schema import PROJECTION, Schema, nonnegative
 from .estimator import FDRPCA
+from .row_diagnostics import influential_rows, list_rows
 
 
 def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: int) -> str:
@@ -28,9 +29,16 @@ def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: in
     if minimum >= 0.5 or n_selected < 2:
         return reason
     communality = to_numpy(model.communality_)[to_numpy(model.support_)]
-    return (
-        f"{reason}; {int(np.sum(communality >= 0.5)):,} of them have a communality of at least 0.5"
-    )
+    reason += f"; {int(np.sum(communality >= 0.5)):,} of them have a communality of at least 0.5"
+    influence = to_numpy(model.row_influence_)
+    rows = influential_rows(influence)
+    if rows.size:
+        reason += (
+            f". This result is unreliable: {list_rows(rows)} of the table (counted from 0) account "
+            f"for {float(influence[rows].sum()):.0%} of the variance of the components. Check "
+            "these rows and repeat the analysis without them"
+        )
+    return reason
 
 
 COUNT_MODEL = ("count_weights_", "count_proportions_", "count_noise_")
@@ -49,6 +57,12 @@ METHOD = Method(
             default="0.05",
         ),
         Option(
+            "null",
+            "null",
+            "null hypothesis: robust (rows may have unequal noise) or exchangeable (they may not)",
+            default="robust",
+        ),
+        Option(
             "min-communality",
             "min_communality",
             "minimum communality of the selected variables",
@@ -65,6 +79,10 @@ METHOD = Method(
             "qvalues_": nonnegative("p"),
             "communality_": nonnegative("p"),
             "null_communality_": nonnegative(),
+            "component_pvalues_": nonnegative("d", "p"),
+            "component_qvalues_": nonnegative("d", "p"),
+            "row_scale_": nonnegative("n"),
+            "row_influence_": nonnegative("n"),
         },
         optional={
             **dict.fromkeys(COUNT_MODEL, nonnegative("p")),

@@ -13,16 +13,19 @@ from ...data.containers import Table
 from ...data.counts import row_totals, square_entries
 from ...data.normal_scores import normal_scores
 from ...errors import (
+    DuplicateRowsWarning,
     InputError,
     NoStructureWarning,
+    OutlyingRowsWarning,
     ParameterError,
     RowOrderWarning,
     check_bool,
     check_integer,
     check_non_negative,
+    plural,
     warn,
 )
-from ...structure import StandardisedData, equalise_rows
+from ...structure import StandardisedData, equalise_rows, estimate_row_scale
 from .._base import SparseProjection, check_varying
 from .model import Options, Solution, solve
 from .pearson_residuals import (
@@ -33,17 +36,25 @@ from .pearson_residuals import (
     residual_operator,
     row_factors,
 )
-from .row_dependence import adjacent_row_correlation, check_groups
+from .row_diagnostics import (
+    adjacent_row_correlation,
+    check_groups,
+    count_duplicates,
+    influential_rows,
+    list_rows,
+    outlying_rows,
+    row_influence,
+)
 
 
 class FDRPCA(SparseProjection):
     """PCA on variables selected with false discovery rate control.
 
     Each variable is tested for association with the leading principal components of the remaining
-    variables. Variables selected by the Benjamini-Hochberg procedure at level ``fdr`` are
-    standardised and passed to PCA; all other loadings are zero. The test assumes exchangeable rows
-    (see Notes). It does not assume a common noise variance, a common scale or a given number of
-    components.
+    variables, and for correlation with any single one of them. Variables selected by the
+    Benjamini-Hochberg procedure at level ``fdr`` are standardised and passed to PCA; all other
+    loadings are zero. The test assumes neither a common noise variance or scale, nor a given number
+    of components. Rows may have unequal noise and may be outlying (see Notes).
 
     Statistical significance does not imply a large effect: ``communality_`` measures how much
     variance a variable shares with the others, and ``min_communality`` sets a minimum.
@@ -57,17 +68,19 @@ class FDRPCA(SparseProjection):
     fdr : float, default=0.05
         False discovery rate: expected proportion of variables without shared variance among the
         selected ones.
+    null : {"robust", "exchangeable"}, default="robust"
+        Null hypothesis. "robust" allows rows of unequal noise and outlying rows. "exchangeable"
+        assumes that all rows have the same distribution. It finds structure that rests on fewer
+        than about eight rows, which signs alone cannot distinguish from outlying rows.
     min_communality : float, default=0.0
         Minimum communality of selected variables, between 0 and 1.
     rank_transform : bool, default=False
         Whether the test uses normal scores of the ranks of each column, which reduces the influence
-        of outliers. Components and scores are computed from the untransformed columns.
+        of single entries. Components and scores are computed from the untransformed columns.
     counts : bool, default=False
         Whether ``X`` contains counts (molecules of genes, words, species) in rows that differ in
         sequencing depth or length. Counts are replaced by Pearson residuals (see Notes). Sparse
         data stay sparse.
-    random_state : int, RandomState instance or None, default=0
-        Seed for the row permutations used to test strongly non-Gaussian columns.
 
     Attributes
     ----------
@@ -88,6 +101,16 @@ class FDRPCA(SparseProjection):
     null_communality_ : float
         Expected communality of a variable without shared variance: ``n_components_`` /
         (n_samples - 1), or ``n_components_`` / (n_samples - n_groups) with groups.
+    component_pvalues_ : ndarray of shape (n_components_, n_features_in_)
+        P-values of the association of each variable with each component, given the other
+        components. A selected variable is left out of the components that it is tested against.
+    component_qvalues_ : ndarray of shape (n_components_, n_features_in_)
+        Benjamini-Hochberg adjusted p-values of each component.
+    row_scale_ : ndarray of shape (n_samples,)
+        Scale of the noise of each row, relative to the median row. ``null="robust"`` divides rows
+        by it before the test.
+    row_influence_ : ndarray of shape (n_samples,)
+        Proportion of the variance of the components in each row; 0 without components.
     components_ : ndarray of shape (n_components_, n_features_in_)
         Principal axes of the standardised selected variables, as orthonormal rows; exact zeros for
         all other variables.
@@ -102,9 +125,6 @@ class FDRPCA(SparseProjection):
     ranking_ : int ndarray of shape (n_features_in_,)
         Ranks, 1 for the selected variable with the largest communality. Variables that are not
         selected follow, by decreasing communality.
-    permutation_tested_ : bool ndarray of shape (n_features_in_,)
-        Mask of the strongly non-Gaussian variables whose p-value was computed by row permutations.
-        Such a p-value is at least 1 / (number of permutations + 1).
     mean_ : ndarray of shape (n_features_in_,)
         Means of the columns; of the residuals, if ``counts=True``.
     scale_ : ndarray of shape (n_features_in_,)
@@ -122,15 +142,21 @@ class FDRPCA(SparseProjection):
 
     Notes
     -----
-    **Exchangeable rows.** Without shared variance, all permutations of the rows of a column must be
-    equally probable. Time series and repeated measures violate this assumption. Pass patients,
-    donors or batches as ``groups`` to compare rows within groups. A warning reports correlated
-    adjacent rows.
+    **Null hypothesis.** A variable without shared variance is independent of the others. The
+    p-value is the larger one of two null distributions. Under *permutation*, the rows of the column
+    are exchangeable. Under *sign flips*, its entries have random signs and any magnitudes, so that
+    rows may differ in noise. Rows are divided by ``row_scale_`` before the test, which restores the
+    power that noisy rows cost. ``null="exchangeable"`` uses permutation alone, except for columns
+    with few nonzero entries.
 
-    Rows with unequal noise variance and outlying rows violate the assumption as well: all columns
-    have large entries in the same rows, and independent columns become significant. `FDRPCA` does
-    not detect this. Drop outlying rows, or divide rows by their scale. Strongly skewed columns have
-    heavier tails than the fitted null distribution; take logarithms or set ``rank_transform=True``.
+    Rows must be independent. Time series and repeated measures violate this assumption. Pass
+    patients, donors or batches as ``groups`` to compare rows within groups. Warnings report
+    correlated adjacent rows, equal rows, outlying rows, and components that describe one or two
+    rows.
+
+    **Pairs.** A variable that shares variance with one or two others forms no leading component. It
+    is found by its largest correlation. Pairs are not searched if n_samples * n_features^2 exceeds
+    8.6e9, for example with 200 rows and more than 6,500 columns.
 
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
@@ -146,6 +172,8 @@ class FDRPCA(SparseProjection):
     ----------
     Y. Benjamini, Y. Hochberg (1995). Controlling the false discovery rate. JRSS B.
     G. H. Golub (1973). Some modified matrix eigenvalue problems. SIAM Review.
+    M. Linting, B. J. van Os, J. J. Meulman (2011). Statistical significance of the contribution of
+    variables to the PCA solution. Psychometrika.
 
     Examples
     --------
@@ -170,6 +198,10 @@ class FDRPCA(SparseProjection):
     qvalues_: Array
     communality_: Array
     null_communality_: float
+    component_pvalues_: Array
+    component_qvalues_: Array
+    row_scale_: np.ndarray
+    row_influence_: np.ndarray
     count_weights_: Array
     count_proportions_: Array
     count_noise_: Array
@@ -215,13 +247,14 @@ class FDRPCA(SparseProjection):
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
             check_varying(op, columns)
             data = StandardisedData(op if rows is None else rows.centre_operator(op), rows)
-            tested, row_scale = self._tested_data(table, columns, op, data)
+            tested = self._tested_data(table, columns, op, data)
             rounding = np.zeros(data.p) if self.counts else _rounding_squares(table, columns, op)
             solution = solve(tested, data, rounding, self._options())
             self._set_attributes(solution, data, columns)
-            self.row_scale_ = row_scale
-            correlation = self._row_correlation(solution, data)
-        self._warn_about_fit(correlation, groups is not None)
+            scores = _orthonormal_scores(solution, data)
+            self.row_influence_ = row_influence(scores * np.sqrt(solution.sums_of_squares))
+            self._warn_about_rows(adjacent_row_correlation(data, scores), op, groups is not None)
+        self._warn_about_selection()
         return self
 
     # --- from parameters to the problem
@@ -282,16 +315,18 @@ class FDRPCA(SparseProjection):
 
     def _tested_data(
         self, table: Table, columns: Columns, op: Operator, data: StandardisedData
-    ) -> tuple[StandardisedData, np.ndarray]:
-        """Return the data that are tested, with their row scales."""
+    ) -> StandardisedData:
+        """Return the data that are tested, and set the scales of the rows."""
         if self.rank_transform:
             op = self._normal_scores(table, columns)
         if self.null == "robust":
             equalised = equalise_rows(op, data.groups)
-            return StandardisedData(equalised.op, data.groups), equalised.row_scale
+            self.row_scale_ = equalised.row_scale
+            return StandardisedData(equalised.op, data.groups)
+        self.row_scale_ = estimate_row_scale(op, data.groups)
         if self.rank_transform:
-            return StandardisedData(data.groups.centre_operator(op), data.groups), np.ones(data.n)
-        return data, np.ones(data.n)
+            return StandardisedData(data.groups.centre_operator(op), data.groups)
+        return data
 
     def _normal_scores(self, table: Table, columns: Columns) -> Operator:
         """Standardise the normal scores of the varying columns."""
@@ -310,6 +345,8 @@ class FDRPCA(SparseProjection):
             raise ParameterError(
                 f"`min_communality` must be in [0, 1], got {self.min_communality!r}."
             )
+        if self.null not in ("robust", "exchangeable"):
+            raise ParameterError(f'`null` must be "robust" or "exchangeable", got {self.null!r}.')
         check_bool("rank_transform", self.rank_transform)
         check_bool("counts", self.counts)
         if self.counts and self.rank_transform:
@@ -342,6 +379,10 @@ class FDRPCA(SparseProjection):
         self.pvalues_ = columns.values(expand(solution.test.pvalues, 1.0))
         self.qvalues_ = columns.values(expand(solution.qvalues, 1.0))
         self.communality_ = columns.numbers(expand(solution.communality, 0.0))
+        for name in ("component_pvalues", "component_qvalues"):
+            full = np.ones((self.n_components_, width))
+            full[:, kept] = getattr(solution, name).T
+            setattr(self, f"{name}_", columns.values(full))
         self.null_communality_ = self.n_components_ / data.dof
         self.explained_variance_ = columns.numbers(solution.sums_of_squares / data.dof)
         # The sums of squares are rounded differently. The ratios must not sum to more than 1.
@@ -349,17 +390,7 @@ class FDRPCA(SparseProjection):
         ratio = solution.sums_of_squares / max(total, np.finfo(float).tiny)
         self.explained_variance_ratio_ = columns.numbers(ratio)
 
-    def _row_correlation(self, solution: Solution, data: StandardisedData) -> float:
-        """Estimate the correlation of adjacent rows after removing the components."""
-        scores = np.zeros((data.n, 0))
-        if solution.components.shape[0]:
-            subset = data.op.take_columns(solution.selected)
-            lengths = np.sqrt(np.maximum(solution.sums_of_squares, 1e-300))
-            weights = data.from_numpy(solution.components.T / lengths)
-            scores = to_numpy(subset.matmul(weights)).astype(float)
-        return adjacent_row_correlation(data, scores)
-
-    def _warn_about_fit(self, correlation: float, has_groups: bool) -> None:
+    def _warn_about_rows(self, correlation: float, op: Operator, has_groups: bool) -> None:
         if correlation:
             within = " within groups" if has_groups else ""
             remedy = (
@@ -375,6 +406,39 @@ class FDRPCA(SparseProjection):
                 f"ignore this warning. {remedy}",
                 RowOrderWarning,
             )
+        if n_equal := count_duplicates(op):
+            warn(
+                f"FDRPCA: {plural(n_equal, 'row')} of X {'equals' if n_equal == 1 else 'equal'} "
+                "an earlier row. The test counts each row as an independent observation. Drop the "
+                "duplicates, unless they are distinct samples with equal measurements.",
+                DuplicateRowsWarning,
+            )
+        outlying = outlying_rows(self.row_scale_)
+        if outlying.size:
+            protection = (
+                "The test divides rows by their scale, but the components do not: check these rows."
+                if self.null == "robust"
+                else "Uncorrelated variables then seem significant: check these rows, or set "
+                '`null="robust"`.'
+            )
+            largest = float(self.row_scale_[outlying[0]])
+            warn(
+                f"FDRPCA: {list_rows(outlying)} of X {'has' if outlying.size == 1 else 'have'} a "
+                f"much larger scale than the others, up to {largest:.1f} times that of a typical "
+                f"row. {protection}",
+                OutlyingRowsWarning,
+            )
+        influential = influential_rows(self.row_influence_)
+        if influential.size:
+            proportion = float(self.row_influence_[influential].sum())
+            warn(
+                f"FDRPCA: {list_rows(influential)} of X account for {proportion:.0%} of the "
+                "variance of the components. The components describe these rows, not the table. "
+                "Check them, and fit again without them.",
+                OutlyingRowsWarning,
+            )
+
+    def _warn_about_selection(self) -> None:
         if self.n_selected_ == 0:
             minimum = ""
             if self.min_communality:
@@ -385,6 +449,16 @@ class FDRPCA(SparseProjection):
                 "components. More rows increase the power of the test.",
                 NoStructureWarning,
             )
+
+
+def _orthonormal_scores(solution: Solution, data: StandardisedData) -> np.ndarray:
+    """Compute the scores on the components, scaled to unit length, (n, d)."""
+    if not solution.components.shape[0]:
+        return np.zeros((data.n, 0))
+    subset = data.op.take_columns(solution.selected)
+    lengths = np.sqrt(np.maximum(solution.sums_of_squares, 1e-300))
+    weights = data.from_numpy(solution.components.T / lengths)
+    return to_numpy(subset.gathered_matmul(weights)).astype(float)
 
 
 def _rounding_squares(table: Table, columns: Columns, op: Operator) -> np.ndarray:

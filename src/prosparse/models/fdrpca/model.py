@@ -19,8 +19,11 @@ from ...structure import (
     SharedVariables,
     StandardisedData,
     adjust_pvalues,
+    component_pvalues,
+    component_qvalues,
     compute_communalities,
     count_components,
+    count_supported_components,
     select_shared_variables,
 )
 
@@ -42,6 +45,8 @@ class Solution(NamedTuple):
     communality: np.ndarray  # (p,)
     selected: np.ndarray  # (q,) indices of the selected columns
     order: np.ndarray  # (p,) columns by decreasing communality, the selected ones first
+    component_pvalues: np.ndarray  # (p, d)
+    component_qvalues: np.ndarray  # (p, d)
     components: np.ndarray  # (d, q) orthonormal rows
     sums_of_squares: np.ndarray  # (d,) along the components
 
@@ -73,22 +78,34 @@ def solve(
     d = min(d, numerical_rank(data, is_selected, d, rounding))
     selected = np.flatnonzero(is_selected)
     components, sums_of_squares = leading_components(data, selected, d)
+    of_components = component_pvalues(tested, is_selected, components.shape[0], options.robust)
     return Solution(
         test=test,
         qvalues=adjust_pvalues(test.pvalues),
         communality=communality,
         selected=selected,
         order=np.lexsort((test.pvalues, -communality, ~is_selected)),
+        component_pvalues=of_components,
+        component_qvalues=component_qvalues(of_components),
         components=components,
         sums_of_squares=sums_of_squares,
     )
 
 
 def number_of_components(data: StandardisedData, selected: np.ndarray, options: Options) -> int:
-    """Return the number of components; 0 if no variables are selected."""
+    """Return the number of components; 0 if no variables are selected.
+
+    Selection favours variables that are correlated by chance, and the last components that exceed
+    noise may consist of those. "auto" therefore counts components only up to the last one that is
+    associated with at least two selected variables.
+    """
     n_selected = int(selected.sum())
     if isinstance(options.n_components, str):
-        return max(count_components(data, selected), 1) if n_selected else 0
+        if n_selected == 0:
+            return 0
+        d = count_components(data, selected)
+        of_components = component_pvalues(data, selected, d, options.robust)
+        return max(count_supported_components(of_components, selected, options.fdr), 1)
     limit = min(data.dof, data.p)
     if options.n_components >= limit:
         raise ParameterError(

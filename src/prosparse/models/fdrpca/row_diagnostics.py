@@ -1,0 +1,182 @@
+"""Diagnostics of rows: groups, correlation of adjacent rows, outlying rows, duplicates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...data import Operator
+from ...data.arrays import from_numpy, to_numpy
+from ...data.row_groups import RowGroups, row_groups
+from ...errors import InputError, ParameterError, plural
+from ...structure import MIN_DOF, StandardisedData
+
+# Number of columns, and of entries, from which the correlation of adjacent rows is estimated.
+_MAX_COLUMNS = 400
+_MIN_COLUMNS = 8
+_MAX_ENTRIES = 500_000
+# Adjacent rows are correlated if the mean lag-1 correlation over the columns exceeds both limits.
+MIN_CORRELATION = 0.1
+_MIN_STANDARD_ERRORS = 4.0
+# They are also correlated if nearly all of several components have a high lag-1 correlation.
+_MIN_SCORES = 5
+_MIN_SCORE_CORRELATION = 0.3
+_MIN_SCORE_PROPORTION = 0.9
+# Rows are outlying if their scale exceeds both limits: relative to the median row, and in robust
+# standard deviations of the log scales.
+_MIN_OUTLYING_SCALE = 2.0
+_MIN_OUTLYING_DEVIATION = 4.0
+# A result rests on one or two rows if these account for more of the variance of the components.
+MAX_INFLUENCE = 0.5
+_N_INFLUENTIAL = 2
+_N_PROJECTIONS = 3  # random projections in which equal rows agree
+_FEW_COLUMNS = 20  # with so few, one pair of equal rows may be a coincidence
+_MAX_LISTED = 5  # rows that a message lists
+
+
+def check_groups(groups: object, n: int) -> RowGroups | None:
+    """Validate the groups of n rows.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n,) or None
+        Label of each row.
+    n : int
+        Number of rows.
+
+    Returns
+    -------
+    RowGroups or None
+
+    Raises
+    ------
+    InputError
+        If there are too few rows.
+    ParameterError
+        If the labels are invalid or leave too few degrees of freedom within groups.
+    """
+    rows = row_groups(groups, n)
+    if rows is None:
+        if n - 1 < MIN_DOF:
+            raise InputError(
+                f"X has too few rows to test for shared variance (n_samples={n}); at least "
+                f"{MIN_DOF + 1} are required."
+            )
+        return None
+    n_groups = rows.sizes.size
+    if n - n_groups < MIN_DOF:
+        raise ParameterError(
+            f"`groups` has {n_groups} labels for {n} rows. Rows are compared within groups: at "
+            f"least {MIN_DOF} more rows than groups are required."
+        )
+    return rows
+
+
+def adjacent_row_correlation(data: StandardisedData, scores: np.ndarray) -> float:
+    """Estimate the mean lag-1 correlation of the columns after removing the components.
+
+    Rows sorted by a variable that the components explain (patients, then controls) are correlated
+    in the components only. Time series and repeated measures are correlated in the residuals, or in
+    nearly all of several components.
+
+    Parameters
+    ----------
+    data : StandardisedData
+    scores : ndarray of shape (n, d)
+        Orthonormal scores of the components.
+
+    Returns
+    -------
+    float
+        0 if the correlation is small or not significant.
+    """
+    of_scores = _lag1_correlations(scores)
+    if (
+        of_scores.size >= _MIN_SCORES
+        and np.mean(of_scores > _MIN_SCORE_CORRELATION) > _MIN_SCORE_PROPORTION
+    ):
+        return float(np.mean(of_scores))
+    n_columns = max(_MIN_COLUMNS, min(_MAX_COLUMNS, _MAX_ENTRIES // data.n))
+    columns = np.unique(np.linspace(0, data.p - 1, min(n_columns, data.p)).astype(int))
+    if columns.size < _MIN_COLUMNS:
+        return 0.0
+    residuals = data.dense_columns(columns)
+    residuals = residuals - scores @ (scores.T @ residuals)
+    squares = np.sum(residuals * residuals, axis=0)
+    is_varying = squares > 1e-9 * float(np.max(data.sums_of_squares))
+    if is_varying.sum() < _MIN_COLUMNS:
+        return 0.0
+    correlations = _lag1_correlations(residuals[:, is_varying])
+    mean = float(np.mean(correlations))
+    error = float(np.std(correlations, ddof=1)) / np.sqrt(correlations.size)
+    return mean if mean > max(MIN_CORRELATION, _MIN_STANDARD_ERRORS * error) else 0.0
+
+
+def _lag1_correlations(columns: np.ndarray) -> np.ndarray:
+    """Compute the lag-1 autocorrelation of each centred column."""
+    squares = np.sum(columns * columns, axis=0)
+    products = np.sum(columns[1:] * columns[:-1], axis=0)
+    return np.asarray(products / np.where(squares > 0, squares, 1.0))
+
+
+def row_influence(scores: np.ndarray) -> np.ndarray:
+    """Compute the proportion of the variance of all components in each row, (n,)."""
+    squares = np.sum(scores * scores, axis=1)
+    total = float(np.sum(squares))
+    return np.asarray(squares / total if total > 0.0 else np.zeros(squares.size))
+
+
+def influential_rows(influence: np.ndarray) -> np.ndarray:
+    """Return the one or two rows on which a result rests; empty if there are none."""
+    order = np.argsort(-influence, kind="stable")[:_N_INFLUENTIAL]
+    if influence.size <= 2 * _N_INFLUENTIAL or influence[order].sum() <= MAX_INFLUENCE:
+        return np.empty(0, dtype=int)
+    return order[:1] if influence[order[0]] > MAX_INFLUENCE else order
+
+
+def outlying_rows(row_scale: np.ndarray) -> np.ndarray:
+    """Return the rows with a much larger scale than the others, by decreasing scale."""
+    logarithms = np.log(row_scale)  # the median is 0
+    deviation = float(np.median(np.abs(logarithms))) / 0.6745
+    limit = max(np.log(_MIN_OUTLYING_SCALE), _MIN_OUTLYING_DEVIATION * deviation)
+    rows = np.flatnonzero(logarithms > limit)
+    return rows[np.argsort(-row_scale[rows], kind="stable")]
+
+
+def count_duplicates(op: Operator) -> int:
+    """Count the rows that equal an earlier row.
+
+    Equal rows have equal projections on random directions. Rows of few discrete columns are often
+    equal by chance: they are counted only if no rows are equal after permuting each column. With
+    few columns, a single pair of equal rows is not counted.
+    """
+    rng = np.random.default_rng(0)
+    n, p = op.shape
+    directions = from_numpy(rng.standard_normal((p, _N_PROJECTIONS)), op.column_squares(), op.dtype)
+    projections = to_numpy(op.gathered_matmul(directions)).astype(float)
+    count = _count_equal(projections, 1e3 * op.epsilon)
+    if count == 0 or (count == 1 and p <= _FEW_COLUMNS):
+        return 0
+    columns = np.unique(np.linspace(0, p - 1, min(p, max(1, _MAX_ENTRIES // n))).astype(int))
+    subset = op.take_columns(columns)
+    identity = from_numpy(np.eye(columns.size), subset.column_squares(), op.dtype)
+    permuted = rng.permuted(to_numpy(subset.gathered_matmul(identity)).astype(float), axis=0)
+    by_chance = _count_equal(permuted @ rng.standard_normal((columns.size, 1)), 1e3 * op.epsilon)
+    return count if by_chance == 0 else 0
+
+
+def _count_equal(projections: np.ndarray, tolerance: float) -> int:
+    """Count the rows that equal their predecessor in the order of the first projection."""
+    ordered = projections[np.argsort(projections[:, 0], kind="stable")]
+    gaps = np.abs(np.diff(ordered, axis=0))
+    scale = np.sqrt(np.mean(ordered * ordered, axis=0))
+    return int(np.sum(np.all(gaps <= tolerance * scale, axis=1)))
+
+
+def list_rows(rows: np.ndarray) -> str:
+    """Name rows by their positions, the first few of many: "rows 0, 17 and 31"."""
+    names = [str(row) for row in rows[:_MAX_LISTED]]
+    if rows.size > _MAX_LISTED:
+        return f"rows {', '.join(names)} and {plural(rows.size - _MAX_LISTED, 'other')}"
+    if rows.size == 1:
+        return f"row {names[0]}"
+    return f"rows {', '.join(names[:-1])} and {names[-1]}"

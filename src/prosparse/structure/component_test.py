@@ -1,0 +1,71 @@
+"""Test of each variable against each principal component of the selected variables.
+
+A variable y is tested for its partial correlation with component i given the d - 1 others. The
+components for a selected variable are computed without it (`leave_one_out`). With squared
+correlations c_1, ..., c_d, the statistic is
+
+    r_i = c_i / (1 - sum_{k != i} c_k),
+
+which follows Beta(1/2, (dof - d) / 2) for Gaussian columns. Under random signs of the residuals
+of y given the other components, with magnitudes proportional to those of y, its mean is
+M_ii = sum_a u_ai^2 y_a^2, and its variance is at most 2 M_ii^2 (1 - 1/n). The p-value is the larger
+one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .false_discoveries import adjust_pvalues
+from .leading_components import FIT_TOLERANCE, StandardisedData
+from .leave_one_out import leave_one_out_r2
+from .null_distribution import Moments, beta_tail, gaussian_variance
+
+_MIN_SUPPORT = 2  # minimum number of variables that are associated with a component
+
+
+def component_pvalues(
+    data: StandardisedData, selected: np.ndarray, d: int, robust: bool
+) -> np.ndarray:
+    """Test each variable against each of d components, (p, d)."""
+    members = selected & (data.sums_of_squares > 0.0)
+    count = min(d, int(members.sum()) - 1, data.dof - 1)
+    pvalues = np.ones((data.p, d))
+    if count < 1:
+        return pvalues
+    found = data.principal_components(members, count, FIT_TOLERANCE)
+    count = min(count, found.eigenvalues.size)
+    squares = np.where(data.sums_of_squares > 0.0, data.sums_of_squares, 1.0)
+    c = found.projections[:, :count] ** 2 / squares[:, None]
+    c[members] = leave_one_out_r2(
+        found.eigenvalues, found.member_projections, squares[members], count, found.eigenvalue_bound
+    ).lower
+    unexplained = np.maximum(1.0 - np.sum(c, axis=1, keepdims=True), 0.0)
+    partial = c / np.maximum(unexplained + c, 1e-300)
+    dof = data.dof - count + 1
+    mean = np.full(partial.shape, 1.0 / dof)
+    tested = beta_tail(partial, Moments(mean, gaussian_variance(mean, dof)))
+    if robust:
+        U = data.scores(found, count)
+        weights = data.from_numpy(data.flip_correction[:, None] * U**2)
+        mean = data.to_numpy(data.op.power_sums(2, weights)) / squares[:, None]
+        flips = beta_tail(partial, Moments(mean, 2.0 * mean**2 * (1.0 - 1.0 / data.n)))
+        tested = np.maximum(tested, flips)
+    pvalues[:, :count] = tested
+    pvalues[data.sums_of_squares <= 0.0] = 1.0
+    return pvalues
+
+
+def component_qvalues(pvalues: np.ndarray) -> np.ndarray:
+    """Adjust the p-values of each component by Benjamini and Hochberg, (p, d)."""
+    qvalues = np.ones(pvalues.shape)
+    for k, column in enumerate(pvalues.T):
+        qvalues[:, k] = adjust_pvalues(column)
+    return qvalues
+
+
+def count_supported_components(pvalues: np.ndarray, selected: np.ndarray, fdr: float) -> int:
+    """Count the components up to the last with at least two associated variables."""
+    is_associated = (component_qvalues(pvalues) <= fdr) & selected[:, None]
+    supported = np.flatnonzero(np.sum(is_associated, axis=0) >= _MIN_SUPPORT)
+    return int(supported[-1]) + 1 if supported.size else 0
