@@ -263,11 +263,9 @@ class StandardisedData:
         weights = self.from_numpy(components.score_weights[:, :count])
         return _to_float64(subset.matmul(weights))
 
-    def dense_columns(self, columns: np.ndarray, subset: Operator | None = None) -> np.ndarray:
-        """Return columns of the data or of a ``subset`` as an array (n, k)."""
-        taken = (self.op if subset is None else subset).take_columns(columns)
-        identity = from_numpy(np.eye(columns.size), taken.column_squares(), self.op.dtype)
-        return _to_float64(taken.matmul(identity))
+    def dense_columns(self, columns: np.ndarray) -> np.ndarray:
+        """Return some columns of the data as an array (n, k)."""
+        return _to_float64(self.op.take_columns(columns).dense())
 
     def fourth_moments(self) -> np.ndarray:
         """Compute sum_a y_a^4 of each column y scaled to unit length, (p,)."""

@@ -48,6 +48,7 @@ _TAIL_EXPONENT = 0.65
 # Maximum number of scores that are computed separately for each column, without the column. With
 # more, the scores of all members are used: one column then hardly changes them.
 _MAX_OWN_SCORES = 2**22
+_MANY_ROWS = 1000  # rows beyond which fourth powers of entries are not needed
 _ROUNDING = 1e-9  # relative rounding error of a p-value, at most
 
 
@@ -123,6 +124,7 @@ class LeaveOneOutTest:
         # P-values that are computed on request: under permutation, and under both hypotheses.
         self._known = {False: ~tester.is_varying, True: ~tester.is_varying}
         self._pvalues = {False: np.ones(data.p), True: np.ones(data.p)}
+        self._has_flip_moments = np.zeros(data.p, dtype=bool)
 
     @property
     def pvalues(self) -> np.ndarray:
@@ -277,30 +279,41 @@ class LeaveOneOutTest:
         return self.components.eigenvalue_bound is None and n_scores <= _MAX_OWN_SCORES
 
     def _flip_moments(self, columns: np.ndarray) -> Moments:
-        """Compute the moments of R2 of some columns under sign flips."""
-        data, correction = self.tester.data, self.tester.data.flip_correction
-        D = self.count
+        """Compute the moments of R2 of some columns under sign flips; they are cached."""
+        if not self._has_flip_moments.any():
+            shape = (self._squares.size, self.count)
+            self._cached_flips = Moments(np.zeros(shape), np.zeros(shape))
+        new = columns[~self._has_flip_moments[columns]]
+        is_own = self.members[new] & self._has_own_scores
+        for part, compute in (
+            (new[is_own], self._own_flip_sums),
+            (new[~is_own], self._common_flip_sums),
+        ):
+            if part.size:
+                M, squared = compute(part)
+                squares = self._squares[part, None]
+                moments = sign_flip_moments(M / squares, squared / squares**2)
+                self._cached_flips.mean[part] = moments.mean
+                self._cached_flips.variance[part] = moments.variance
+        self._has_flip_moments[new] = True
+        return Moments(self._cached_flips.mean[columns], self._cached_flips.variance[columns])
+
+    def _common_flip_sums(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Compute M and sum_a h_a^2 y_a^4 of some columns with the scores of all members."""
+        data, D = self.tester.data, self.count
         i, k = upper_triangle(D)
-        M, squared = np.zeros((columns.size, i.size)), np.zeros((columns.size, D))
-        is_own = self.members[columns] & self._has_own_scores
-        if is_own.any():
-            M[is_own], squared[is_own] = self._own_flip_sums(columns[is_own])
-        others = np.flatnonzero(~is_own)
-        if others.size:
-            U = self._scores[:, :D]
-            leverages = np.cumsum(U**2, axis=1)
-            subset = data.op
-            if others.size < data.p:
-                subset = data.op.take_columns(columns[others])
-            products = data.from_numpy(correction[:, None] * U[:, i] * U[:, k])
-            M[others] = data.to_numpy(subset.power_sums(2, products))
-            weights = data.from_numpy(correction[:, None] ** 2 * leverages**2)
-            squared[others] = data.to_numpy(subset.power_sums(4, weights))
-        squares = self._squares[columns, None]
-        return sign_flip_moments(M / squares, squared / squares**2)
+        U, correction = self._scores[:, :D], data.flip_correction[:, None]
+        subset = data.op if columns.size == data.p else data.op.take_columns(columns)
+        products = data.from_numpy(correction * U[:, i] * U[:, k])
+        M = data.to_numpy(subset.power_sums(2, products))
+        if data.n > _MANY_ROWS:  # (tr M)^2 / n is a lower bound, and the term is small
+            return M, np.cumsum(M[:, i == k], axis=1) ** 2 / data.n
+        leverages = np.cumsum(U**2, axis=1)
+        weights = data.from_numpy((correction * leverages) ** 2)
+        return M, data.to_numpy(subset.power_sums(4, weights))
 
     def _own_flip_sums(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute the sums of sign flips with scores that exclude each column.
+        """Compute M and sum_a h_a^2 y_a^4 with scores that exclude each column.
 
         The scores of member j are U T_j, with the eigenvectors T_j of the other members.
         """

@@ -26,7 +26,7 @@ _SAMPLING_VARIANCE = 1.36  # of log m, times the number of columns, for Gaussian
 _MIN_OUTLYING = 3.0  # standard errors of log m beyond which a row counts as outlying
 _N_ITERATIONS = 2
 # Number of columns, and of entries, from which the scales are estimated.
-_MIN_COLUMNS, _MAX_COLUMNS = 64, 2000
+_MIN_COLUMNS, _MAX_COLUMNS = 64, 1000
 _MAX_ENTRIES = 2**24
 _MIN_VARIANCE = 1e-9  # relative variance below which a column is constant within groups
 
@@ -57,19 +57,18 @@ def equalise_rows(op: Operator, groups: RowGroups | None = None) -> EqualisedRow
 
 
 def estimate_row_scale(op: Operator, rows: RowGroups) -> np.ndarray:
-    """Estimate the scale of each row from up to 2,000 evenly spaced columns, (n,)."""
+    """Estimate the scale of each row from up to 1,000 evenly spaced columns, (n,)."""
     n, p = op.shape
     count = min(p, _MAX_COLUMNS, max(_MIN_COLUMNS, _MAX_ENTRIES // n))
     columns = np.unique(np.linspace(0, p - 1, count).astype(int))
-    subset, identity = op.take_columns(columns), np.eye(columns.size)
-    like = subset.column_squares()
-    Z = to_numpy(subset.gathered_matmul(from_numpy(identity, like, op.dtype))).astype(float)
+    Z = to_numpy(op.take_columns(columns).dense()).astype(float)
     scale = np.ones(n)
     for _ in range(_N_ITERATIONS):
         standardised = rows.centre(Z / scale[:, None])
         deviation = np.sqrt(np.mean(standardised**2, axis=0))
         standardised /= np.where(deviation > 0.0, deviation, np.inf)
-        scale *= _shrunken_scale(np.median(np.abs(standardised), axis=1), columns.size)
+        magnitudes = np.median(np.abs(standardised), axis=1, overwrite_input=True)
+        scale *= _shrunken_scale(magnitudes, columns.size)
     return np.asarray(scale / float(np.median(scale)))
 
 

@@ -81,19 +81,38 @@ def find_candidates(tester: LeaveOneOutTester, fdr: float) -> tuple[np.ndarray, 
     """
     test = tester.against_all
     if test.discoveries(fdr, flips=False).sum() < _MANY_DISCOVERIES:
-        for rate in (*(rate for rate in SCREENING_RATES if rate > fdr), fdr):
-            members = test.discoveries(rate, flips=False)
-            if members.sum() < _MIN_SCREENED:
-                members = test.most_significant(_MIN_SCREENED)
+        test = screen_variables(tester, fdr)
+    test = iterate_members(tester, test, fdr, flips=False)
+    members = test.discoveries(fdr)
+    if not _is_same_set(members, test.members):
+        test = iterate_members(tester, test, fdr, flips=True)
+    return test.discoveries(fdr), test
+
+
+def screen_variables(tester: LeaveOneOutTester, fdr: float) -> LeaveOneOutTest:
+    """Test against the components of discoveries at decreasing rates, by permutation alone."""
+    test = tester.against_all
+    for k, rate in enumerate(SCREENING_RATES):
+        members = test.discoveries(rate, flips=False)
+        if members.sum() < _MIN_SCREENED and k == 0:
+            members = test.most_significant(_MIN_SCREENED)
+        if rate > fdr and members.sum() >= _MIN_MEMBERS:
             test = tester.against(members)
+    return test
+
+
+def iterate_members(
+    tester: LeaveOneOutTester, test: LeaveOneOutTest, fdr: float, flips: bool
+) -> LeaveOneOutTest:
+    """Test against the components of the discoveries until the set converges."""
     tried: list[np.ndarray] = []
     for _ in range(_MAX_ITERATIONS):
-        members = test.discoveries(fdr)
+        members = test.discoveries(fdr, flips=flips)
         if members.sum() < _MIN_MEMBERS or any(_is_same_set(members, other) for other in tried):
             break
         tried.append(members)
         test = tester.against(members)
-    return test.discoveries(fdr), test
+    return test
 
 
 def _is_same_set(members: np.ndarray, other: np.ndarray) -> bool:

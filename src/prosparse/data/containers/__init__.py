@@ -1,7 +1,7 @@
 """Containers: the types of data matrix that the library accepts.
 
-Only this package inspects the type of a data matrix. A new container is a
-subclass of `Container` (`RowBlocks` if its rows are read in blocks) and one entry of `CONTAINERS`.
+Only this package inspects the type of a data matrix. A new container is a subclass of `Container`
+(`RowBlocks` if its rows are read in blocks) and one entry of `CONTAINERS`.
 
 A data matrix has two stages. The user passes a container: a DataFrame, a list, an array, a sparse
 matrix in any format. A model receives a validated matrix (`Table`): a NumPy array, a CSR array,

@@ -147,6 +147,10 @@ class Operator(ABC):
             lambda block: xp.sum(block * block, axis=1, dtype=xp.float64), entrywise=True
         )
 
+    def dense(self) -> Array:
+        """Return the centred matrix as one array in memory, for a few columns."""
+        return self.gather_rows(_identity, entrywise=True)
+
     @abstractmethod
     def scale_columns(self, factors: Array) -> Operator:
         """Return X diag(factors)."""
@@ -198,6 +202,10 @@ class _Product:
 
     def __call__(self, block: Block) -> Array:
         return block @ self.F
+
+
+def _identity(block: Array) -> Array:
+    return block
 
 
 class _PowerSums:

@@ -216,13 +216,9 @@ class BlockedOperator(Operator):
         total, width = np.zeros((n, n)), max(1, _ENTRIES_PER_COLUMN_BLOCK // n)
         for low in range(0, p, width):
             part = self.take_columns(np.arange(low, min(low + width, p)))
-            block = part.gather_rows(_identity, entrywise=True)
+            block = part.dense()
             total += block @ block.T
         return total
-
-
-def _identity(block: Array) -> Array:
-    return block
 
 
 def new_rows(source: Source, mean: Array, scale: Array) -> BlockedOperator:

@@ -71,7 +71,7 @@ def solve(
     Solution
     """
     test = select_shared_variables(tested, options.fdr, options.robust)
-    d = number_of_components(tested, test.selected, options)
+    d = number_of_components(tested, data, test.selected, options)
     d = min(d, numerical_rank(data, test.selected, d, rounding))
     communality = compute_communalities(tested, test.selected, d)
     is_selected = test.selected & (communality >= options.min_communality)
@@ -92,8 +92,14 @@ def solve(
     )
 
 
-def number_of_components(data: StandardisedData, selected: np.ndarray, options: Options) -> int:
+def number_of_components(
+    tested: StandardisedData, data: StandardisedData, selected: np.ndarray, options: Options
+) -> int:
     """Return the number of components; 0 if no variables are selected.
+
+    Rows of unequal noise have more eigenvalues above those of white noise. Rows that are divided by
+    a scale to which the components contribute have unequal noise as well. The smaller count, of the
+    data and of the data with divided rows, is therefore used.
 
     Selection favours variables that are correlated by chance, and the last components that exceed
     noise may consist of those. "auto" therefore counts components only up to the last one that is
@@ -103,10 +109,10 @@ def number_of_components(data: StandardisedData, selected: np.ndarray, options: 
     if isinstance(options.n_components, str):
         if n_selected == 0:
             return 0
-        d = count_components(data, selected)
-        of_components = component_pvalues(data, selected, d, options.robust)
+        d = min(count_components(matrix, selected) for matrix in (tested, data))
+        of_components = component_pvalues(tested, selected, d, options.robust)
         return max(count_supported_components(of_components, selected, options.fdr), 1)
-    limit = min(data.dof, data.p)
+    limit = min(tested.dof, tested.p)
     if options.n_components >= limit:
         raise ParameterError(
             f"`n_components` must be less than {limit}, the smaller of the degrees of freedom of "

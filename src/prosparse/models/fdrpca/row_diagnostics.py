@@ -157,9 +157,7 @@ def count_duplicates(op: Operator) -> int:
     if count == 0 or (count == 1 and p <= _FEW_COLUMNS):
         return 0
     columns = np.unique(np.linspace(0, p - 1, min(p, max(1, _MAX_ENTRIES // n))).astype(int))
-    subset = op.take_columns(columns)
-    identity = from_numpy(np.eye(columns.size), subset.column_squares(), op.dtype)
-    permuted = rng.permuted(to_numpy(subset.gathered_matmul(identity)).astype(float), axis=0)
+    permuted = rng.permuted(to_numpy(op.take_columns(columns).dense()).astype(float), axis=0)
     by_chance = _count_equal(permuted @ rng.standard_normal((columns.size, 1)), 1e3 * op.epsilon)
     return count if by_chance == 0 else 0
 

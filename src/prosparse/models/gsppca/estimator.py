@@ -198,20 +198,22 @@ class GSPPCA(GaussianProjection):
 
     def _describe(self, found: Solution, columns: Columns, entries: int) -> None:
         """Set the fitted attributes; ``entries`` is the size of the operator."""
-        self._set_columns(columns, found.order, found.selected, found.components, found.relevance)
-        self.n_components_ = found.n_components
-        self.n_selected_ = int(found.selected.size)
-        log_evidence = columns.log_density(found.log_evidence, entries)
-        self.cardinalities_ = columns.values(found.cardinalities)
+        selection, selected = found.selection, found.selection.columns
+        self._set_columns(columns, selection.order, selected, found.components, found.relevance)
+        self.n_components_ = selection.d
+        self.n_selected_ = int(selected.size)
+        log_evidence = columns.log_density(selection.log_evidence, entries)
+        self.cardinalities_ = columns.values(selection.cardinalities)
         self.log_evidence_path_ = columns.values(log_evidence)
-        self.log_evidence_ = float(log_evidence[found.best])
+        self.log_evidence_ = float(log_evidence[selection.best])
         self.explained_variance_ = columns.numbers(columns.variance(found.variances))
         self.explained_variance_ratio_ = columns.numbers(found.explained_proportions)
-        self.noise_variance_ = float(columns.variance(found.noise))
+        self.noise_variance_ = float(columns.variance(selection.noise))
         self.active_noise_variance_ = float(columns.variance(found.active_noise))
-        self.objective_path_ = columns.values(columns.log_density(found.bounds, entries))
-        self.n_iter_ = int(found.bounds.size)
-        self.stop_reason_ = found.reason
+        bounds = np.array(selection.run.bounds)
+        self.objective_path_ = columns.values(columns.log_density(bounds, entries))
+        self.n_iter_ = int(bounds.size)
+        self.stop_reason_ = selection.run.reason
 
     def _factor_covariance(self) -> FactorCovariance:
         """Return the covariance matrix of the varying columns.

@@ -169,7 +169,9 @@ def update_loadings(
         residual += float(np.sum(moments.remainder * (squares + np.diag(S_diagonal))))
     previous, sigma2 = sigma2, max(residual, MIN_RELATIVE_NOISE * total) / (n * p)
     divergence_W = 0.5 * (sum_TD - n_effective - sum_log_D)
-    bound = lower_bound(n, p, residual, sigma2, moments.divergence, divergence_W)
+    # Expected log-likelihood minus the divergences of q(Y) and q(W) from their priors
+    fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
+    bound = fit - moments.divergence - divergence_W
     R, scale = expand(moments.a, VV + np.diag(D_active), n, q)
     # R is unique up to a rotation. Take the one that is triangular in the basis of Y: with equal
     # eigenvalues, as at the start, Q is arbitrary, and rounding would determine the iterations.
@@ -191,17 +193,6 @@ def update_loadings(
         bound=bound,
         rounding=rounding,
     )
-
-
-def lower_bound(
-    n: int, p: int, residual: float, sigma2: float, divergence_Y: float, divergence_W: float
-) -> float:
-    """Return the expected log-likelihood minus the divergences of q(Y), q(W).
-
-    ``residual`` is the expected squared distance of X from Y W'.
-    """
-    fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
-    return fit - divergence_Y - divergence_W
 
 
 def _summarise(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[tuple[Array, ...], Array]:

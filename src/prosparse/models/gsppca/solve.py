@@ -91,20 +91,12 @@ class SelectedVariables(NamedTuple):
 class Solution(NamedTuple):
     """Results of a fit, in the columns and units of the operator."""
 
-    n_components: int
-    order: np.ndarray  # (p,) indices of the variables, most relevant first
+    selection: SelectedVariables
     relevance: np.ndarray  # (p,) between 0 and 1
-    selected: np.ndarray  # (q,) indices of the selected variables
-    components: Array  # (d, q) orthonormal rows, on these
+    components: Array  # (d, q) orthonormal rows, on the selected variables
     variances: np.ndarray  # (d,) along them
     explained_proportions: np.ndarray  # (d,) of the total variance
-    noise: float  # variance of the inactive variables
-    active_noise: float  # of the active ones around the components
-    cardinalities: np.ndarray  # (m,) compared numbers of variables
-    log_evidence: np.ndarray  # (m,) plus log prior
-    best: int  # index of the selected cardinality
-    bounds: np.ndarray  # (n_iter,) of the relaxed model
-    reason: StopReason
+    active_noise: float  # variance of the selected variables around the components
     diagnostics: list[Diagnostic]
 
 
@@ -121,20 +113,12 @@ def solve(op: Operator, options: Options, scaled: Operator | None = None) -> Sol
     dof = (n - 1) * (selected.size - d)
     residual = (squares[selected].sum() - explained.sum()) / dof if dof else selection.noise
     return Solution(
-        n_components=d,
-        order=selection.order,
+        selection=selection,
         relevance=relative_relevance(selection.run.state.t),
-        selected=selected,
         components=components,
         variances=explained / (n - 1),
         explained_proportions=explained / squares.sum(),
-        noise=selection.noise,
         active_noise=max(float(residual), min_noise(parts)),
-        cardinalities=selection.cardinalities,
-        log_evidence=selection.log_evidence,
-        best=selection.best,
-        bounds=np.array(selection.run.bounds),
-        reason=selection.run.reason,
         diagnostics=diagnose(op, parts, selection, options, found),
     )
 

@@ -65,7 +65,6 @@ from .views import (
     join_views,
     joint_column_names,
     private_counts,
-    separate_views,
     varying_view_columns,
     view_column_names,
 )
@@ -1007,7 +1006,7 @@ class SCA(HasDensity, SparseProjection):
                     f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
                     f"{self.n_features_in_} features as input."
                 )
-            X = separate_views(X, self.view_columns_)
+            X = [take_columns(X, columns) for columns in self.view_columns_]
         if not is_list_of_views(X):
             return self._validate(X, reset=False)
         joined = join_views(X, self.view_columns_)

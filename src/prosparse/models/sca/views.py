@@ -107,11 +107,6 @@ def join_views(tables: Sequence[Table], groups: list[np.ndarray]) -> Table:
     return take_columns(stack_columns(full)[0], np.argsort(np.concatenate(groups)))
 
 
-def separate_views(X: Table, groups: list[np.ndarray]) -> list[Table]:
-    """Split a data matrix into its views, in the same container type."""
-    return [take_columns(X, columns) for columns in groups]
-
-
 # --- column names
 
 

@@ -183,9 +183,9 @@ class SPPCA(GaussianProjection):
         self.penalties_ = columns.values(found.path.penalties)
         self.log_likelihood_path_ = columns.values(found.path.log_likelihood)
         self.n_parameters_path_ = columns.values(found.path.n_parameters)
-        self.criterion_path_ = columns.values(found.criterion)
-        self.criterion_ = found.rule
-        self.slope_ = found.slope
+        self.criterion_path_ = columns.values(found.evaluation.values)
+        self.criterion_ = found.evaluation.rule
+        self.slope_ = found.evaluation.slope
         self.objective_path_ = columns.values(columns.log_density(found.bounds, entries))
         self.n_iter_ = int(found.bounds.size)
         self.stop_reason_ = found.reason

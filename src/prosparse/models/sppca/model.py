@@ -93,22 +93,11 @@ def make_step(
         log_det = d * math.log(sigma2) - float(xp.linalg.slogdet(M)[1])  # of sigma2 M^-1
         divergence = 0.5 * (float(xp.linalg.trace(s)) - n * d - n * log_det)
         price = penalty * float(xp.sum(xp.abs(W)))
-        bound = penalised_bound(n, p, residual, new_sigma2, divergence, price)
-        return State(W, new_sigma2, bound)
+        # Expected log-likelihood minus the divergence of q(X) from its prior and the penalty
+        fit = -0.5 * n * p * math.log(2.0 * math.pi * new_sigma2) - 0.5 * residual / new_sigma2
+        return State(W, new_sigma2, fit - divergence - price)
 
     return step
-
-
-def penalised_bound(
-    n: int, p: int, residual: float, sigma2: float, divergence: float, price: float
-) -> float:
-    """Return E log p(Y, X) plus the entropy of q(X), minus the penalty.
-
-    ``divergence`` is the Kullback-Leibler divergence of q(X) from its prior, ``residual`` the
-    expected squared distance of Y from X W', and ``price`` is lambda |W|_1.
-    """
-    fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
-    return fit - divergence - price
 
 
 def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float:

@@ -52,6 +52,14 @@ class PenaltyPath(NamedTuple):
     n_parameters: np.ndarray  # (m,) nonzero loadings and the noise variance
 
 
+class Evaluation(NamedTuple):
+    """Values of the criterion along a path."""
+
+    values: np.ndarray  # (m,) maximised by the selected penalty
+    rule: Rule  # the criterion
+    slope: Slope | None = None
+
+
 class Solution(NamedTuple):
     """Fit in the units of the operator; path and criterion in those of the data."""
 
@@ -63,10 +71,8 @@ class Solution(NamedTuple):
     variances: np.ndarray  # (d,) added by each component to the preceding ones
     variance_ratios: np.ndarray  # (d,) proportions of the total variance
     path: PenaltyPath
-    criterion: np.ndarray  # (m,) maximised by the selected penalty
+    evaluation: Evaluation
     best: int  # position of the selected penalty on the path
-    rule: Rule  # criterion that selected it
-    slope: Slope | None
     bounds: np.ndarray  # (n_iter,) penalised log-likelihood at the selected penalty
     reason: StopReason
 
@@ -109,10 +115,8 @@ def solve(op: Operator, options: Options) -> Solution:
         variances=along / (n - 1),
         variance_ratios=along / to_numpy(op.column_squares()).sum(),
         path=path,
-        criterion=evaluation.values,
+        evaluation=evaluation,
         best=best,
-        rule=evaluation.rule,
-        slope=evaluation.slope,
         bounds=np.concatenate([run.bounds for run in runs]),
         reason=worst([run.reason for run in runs]),
     )
@@ -131,14 +135,6 @@ def penalty_grid(options: Options, vanishing: float) -> np.ndarray:
         return np.asarray(per_length(penalty) * np.array([0.1, 0.3, 1.0]))
     # The quadratic spacing is dense at small penalties, where the models are large.
     return vanishing * np.linspace(0.0, 1.0, N_PENALTIES) ** 2
-
-
-class Evaluation(NamedTuple):
-    """Values of the criterion along a path."""
-
-    values: np.ndarray  # (m,) maximised by the selected penalty
-    rule: Rule
-    slope: Slope | None = None
 
 
 def evaluate_penalties(path: PenaltyPath, n: int, n_loadings: int, options: Options) -> Evaluation:
