@@ -154,9 +154,7 @@ def scale_batches(given: bool) -> Distortion:
 
     def distort(Z: Array, truth: Array, rng: Generator) -> Distorted:
         batch = rng.integers(3, size=Z.shape[0])
-        return Distorted(
-            Z * np.array([0.7, 1.0, 1.5])[batch][:, None], batch if given else None
-        )
+        return Distorted(Z * np.array([0.7, 1.0, 1.5])[batch][:, None], batch if given else None)
 
     return distort
 
