@@ -49,6 +49,9 @@ _TAIL_EXPONENT = 0.65
 # more, the scores of all members are used: one column then hardly changes them.
 _MAX_OWN_SCORES = 2**22
 _MANY_ROWS = 1000  # rows beyond which fourth powers of entries are not needed
+# Standard deviations of R2 above its null expectation below which p-values are not computed, and a
+# lower bound on such p-values.
+_MIN_DEVIATION, _MIN_UNREMARKABLE_PVALUE = 0.8, 0.15
 _ROUNDING = 1e-9  # relative rounding error of a p-value, at most
 
 
@@ -234,13 +237,20 @@ class LeaveOneOutTest:
 
     @cached_property
     def _lower_bounds(self) -> np.ndarray:
-        """Lower bounds on all p-values, (p,), from upper bounds on R2 and permutation alone."""
-        upper = self._R2_bounds[1]
-        pvalues = combine_pvalues(
-            beta_tail(upper, self._permutation_moments(np.arange(upper.shape[0])))
+        """Lower bounds on all p-values, (p,), from upper bounds on R2 and permutation alone.
+
+        Columns whose R2 is near its null expectation for every d have p-values above 0.15.
+        """
+        upper, is_varying = self._R2_bounds[1], self.tester.is_varying
+        moments = self._permutation_moments(np.arange(upper.shape[0]))
+        deviation = (upper - moments.mean) / np.sqrt(moments.variance)
+        notable = np.flatnonzero(np.max(deviation, axis=1) > _MIN_DEVIATION)
+        pvalues = np.full(upper.shape[0], _MIN_UNREMARKABLE_PVALUE)
+        pvalues[notable] = combine_pvalues(
+            beta_tail(upper[notable], Moments(*(part[notable] for part in moments)))
         )
         pvalues = _combine_statistics((1.0 - _ROUNDING) * pvalues, self.tester.pairs.pvalues)
-        return np.where(self.tester.is_varying, pvalues, 1.0)
+        return np.where(is_varying, pvalues, 1.0)
 
     def _upper_bounds(self, columns: np.ndarray, flips: bool) -> np.ndarray:
         """Compute upper bounds on some p-values from lower bounds on R2."""
@@ -304,6 +314,7 @@ class LeaveOneOutTest:
         i, k = upper_triangle(D)
         U, correction = self._scores[:, :D], data.flip_correction[:, None]
         subset = data.op if columns.size == data.p else data.op.take_columns(columns)
+        subset = subset.rough()  # six digits suffice
         products = data.from_numpy(correction * U[:, i] * U[:, k])
         M = data.to_numpy(subset.power_sums(2, products))
         if data.n > _MANY_ROWS:  # (tr M)^2 / n is a lower bound, and the term is small

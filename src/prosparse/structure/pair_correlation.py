@@ -8,7 +8,9 @@ other columns) times the larger of two probabilities:
   moments of both columns;
 * under random signs, sum_a e_a w_a with w_a = y_a x_a. Chernoff's bound is
   P(|sum_a e_a w_a| >= t) <= 2 exp(min_s sum_a log cosh(s w_a) - s t).
-  It holds for any magnitudes, and equals 2^(1 - k) at the largest value of k equal terms.
+  It holds for any magnitudes, and equals 2^(1 - k) at the largest value of k equal terms. Terms
+  below 5 % of the largest are ignored: the zeros of two rare columns, centred at small means, would
+  count as agreeing signs.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from .null_distribution import beta_tail, permutation_moments
 MAX_PRODUCTS = 2**33
 _ENTRIES_PER_BLOCK = 2**22  # correlations that are in memory at a time
 _MAX_PVALUE = 0.1  # larger p-values are not computed accurately
+_MIN_RELATIVE_TERM = 0.05
 _NEWTON_ITERATIONS = 15
 
 
@@ -79,6 +82,7 @@ def sign_flip_bound(W: np.ndarray, correction: np.ndarray) -> np.ndarray:
     squared terms, for columns centred within groups. The bound holds for any s. The iterations
     increase s monotonically, because the derivative of log cosh is concave.
     """
+    W = np.where(np.abs(W) >= _MIN_RELATIVE_TERM * np.max(np.abs(W), axis=0), W, 0.0)
     t = np.abs(W.sum(axis=0))
     W = np.abs(W) * np.sqrt(correction)[:, None]
     variance = np.maximum(np.sum(W * W, axis=0), 1e-300)

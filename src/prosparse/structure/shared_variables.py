@@ -81,11 +81,8 @@ def find_candidates(tester: LeaveOneOutTester, fdr: float) -> tuple[np.ndarray, 
     """
     test = tester.against_all
     if test.discoveries(fdr, flips=False).sum() < _MANY_DISCOVERIES:
-        test = screen_variables(tester, fdr)
-    test = iterate_members(tester, test, fdr, flips=False)
-    members = test.discoveries(fdr)
-    if not _is_same_set(members, test.members):
-        test = iterate_members(tester, test, fdr, flips=True)
+        test = iterate_members(tester, screen_variables(tester, fdr), fdr, flips=False)
+    test = iterate_members(tester, test, fdr, flips=True)
     return test.discoveries(fdr), test
 
 

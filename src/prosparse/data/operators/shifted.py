@@ -54,11 +54,13 @@ class ShiftedOperator(TransformedOperator):
         return self.inner.gram() - cross - cross.T + right.T @ ((left.T @ left) @ right)
 
     def outer(self) -> Array:
-        """Compute X X' - X R'L' - L R X' + L R R'L'."""
-        wide = self.xp.float64
+        """Compute X X' - B L' - L B' with B = X R' - L R R' / 2."""
+        outer, wide = self.inner.outer(), self.xp.float64
         left, right = (self.xp.astype(part, wide) for part in (self.left, self.right))
-        cross = self.xp.astype(self.inner.matmul(self.right.T), wide) @ left.T
-        return self.inner.outer() - cross - cross.T + left @ ((right @ right.T) @ left.T)
+        B = self.xp.astype(self.inner.matmul(self.right.T), wide) - 0.5 * left @ (right @ right.T)
+        first = self.xp.astype(self.xp.concat([B, left], axis=1), outer.dtype)
+        second = self.xp.astype(self.xp.concat([left, B], axis=1), outer.dtype)
+        return outer - first @ second.T
 
     def scale_columns(self, factors: Array) -> ShiftedOperator:
         return ShiftedOperator(self.inner.scale_columns(factors), self.left, factors * self.right)

@@ -135,8 +135,7 @@ class SparseOperator(Operator):
 
     def power_sums(self, power: int, weights: Array) -> Array:
         """Expand (s - shift)^power; powers of a sparse matrix are sparse."""
-        weights = weights.astype(float)
-        total = np.outer((-self.shift.astype(float)) ** power, weights.sum(axis=0))
+        total = np.outer((-self.shift.astype(float)) ** power, weights.sum(axis=0, dtype=float))
         for k in range(1, power + 1):
             coefficient = math.comb(power, k) * (-self.shift.astype(float)) ** (power - k)
             total += coefficient[:, None] * self._stored_power_sums(k, weights)
@@ -148,10 +147,10 @@ class SparseOperator(Operator):
         def multiply(piece: tuple[slice, CentredRows]) -> np.ndarray:
             rows, block = piece
             powers = block.S.copy()
-            powers.data = integer_power(powers.data.astype(float), power)
-            return np.asarray(powers.T @ weights[rows])
+            powers.data = integer_power(powers.data, power)
+            return np.asarray(powers.T @ weights[rows].astype(self.dtype, copy=False))
 
-        return np.asarray(sum(in_parallel(multiply, self._pieces)))
+        return np.asarray(sum(in_parallel(multiply, self._pieces)), dtype=float)
 
     def _scaled(self) -> tuple[Any, Array]:
         S = self.S.copy()

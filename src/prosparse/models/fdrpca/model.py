@@ -109,7 +109,8 @@ def number_of_components(
     if isinstance(options.n_components, str):
         if n_selected == 0:
             return 0
-        d = min(count_components(matrix, selected) for matrix in (tested, data))
+        d = count_components(data, selected)
+        d = min(d, count_components(tested, selected, max_count=d))
         of_components = component_pvalues(tested, selected, d, options.robust)
         return max(count_supported_components(of_components, selected, options.fdr), 1)
     limit = min(tested.dof, tested.p)
