@@ -118,23 +118,11 @@ def _show(console: Console, record: dict[str, Any]) -> None:
         table.columns[column].justify = "right"
     for row in record["rows"]:
         table.add_row(*records.cells(row))
-    for shown in _tables_of(record) or [table]:
-        console.print(shown)
+    console.print(table)
     for claim in record["claims"]:
         verdict = "[green]holds[/]" if claim["holds"] else "[red]does not hold[/]"
         note = f" ({claim['note']})" if claim["note"] else ""
         console.print(f"{verdict}: {claim['text']}{note}")
-
-
-def _tables_of(record: dict[str, Any]) -> list[Table]:
-    """Return the tables of the page, if it has other tables than that of the rows."""
-    tables = []
-    for given in record.get("tables", []):
-        table = Table(*given["header"], title=given["title"] or None, title_justify="left")
-        for row in given["rows"]:
-            table.add_row(*row)
-        tables.append(table)
-    return tables
 
 
 if __name__ == "__main__":

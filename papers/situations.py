@@ -342,16 +342,18 @@ SITUATIONS = (
     Situation("three rows times 5", simulated(outlying_rows(3, 5.0))),
     Situation("one row times 30", simulated(outlying_rows(1, 30.0))),
     Situation("a fifth of the rows times 3 in half of the columns", simulated(noisy_rows_in_half)),
-    Situation("dropout by row", simulated(dropout_by_row)),
+    Situation("dropout by row", simulated(dropout_by_row), effort=0.2),
     # batches
     Situation("batches shift columns, groups given", simulated(shift_batches(True))),
-    Situation("batches shift columns, groups not given", simulated(shift_batches(False))),
+    Situation(
+        "batches shift columns, groups not given", simulated(shift_batches(False)), effort=0.2
+    ),
     Situation("batches differ in noise, groups given", simulated(scale_batches(True))),
     Situation("batches differ in noise, groups not given", simulated(scale_batches(False))),
     Situation("two laboratories, groups given", simulated(two_laboratories(True))),
     Situation("two laboratories, groups not given", simulated(two_laboratories(False))),
     # dependent rows
-    Situation("a quarter of the rows duplicated", simulated(duplicate_rows)),
+    Situation("a quarter of the rows duplicated", simulated(duplicate_rows), effort=0.2),
     Situation("time series, AR(1) with correlation 0.7", simulated(autoregressive_rows(0.7))),
     Situation("repeated measures, groups given", simulated(repeated_measures(True))),
     Situation("repeated measures, groups not given", simulated(repeated_measures(False))),
