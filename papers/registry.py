@@ -20,6 +20,7 @@ MODULES = (
     "certified",  # E21
     "regression_grid",  # E22
     "trust",  # E23
+    "tests_of_variables",  # E24
 )
 
 
