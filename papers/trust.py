@@ -52,6 +52,7 @@ NORMAL_QUANTILE = 1.96  # standard deviations of a 95 % interval
 N_EFFECTS = 5  # number of nonzero coefficients of a regression
 N_SUBSAMPLES = 20  # number of halves in stability selection
 PANEL_SIZE = 10
+N_DRAWS = 16  # usual number of draws
 SOME_SITUATIONS = (  # situations of a quick run
     "Gaussian",
     "three rows times 5",
@@ -190,15 +191,15 @@ ALL_COLUMNS = 100_000
 GUARANTEES = (
     Guarantee(FDRPCA_NAME, ANY, MAX_RATE, False, select_shared("robust"), 100, ALL_COLUMNS),
     Guarantee(FDRPCA_NAME, FALSE, MAX_RATE, True, select_shared("robust"), 100, ALL_COLUMNS),
-    Guarantee(EXCHANGEABLE, ANY, MAX_RATE, False, select_shared("exchangeable"), 40),
-    Guarantee(EXCHANGEABLE, FALSE, MAX_RATE, True, select_shared("exchangeable"), 40),
+    Guarantee(EXCHANGEABLE, ANY, MAX_RATE, False, select_shared("exchangeable"), 20),
+    Guarantee(EXCHANGEABLE, FALSE, MAX_RATE, True, select_shared("exchangeable"), 20),
     Guarantee(
         REGRESSOR,
         "any selection without effects",
         MAX_RATE,
         True,
         regress_noise,
-        20,
+        N_DRAWS,
         accepts_groups=False,
     ),
     Guarantee(
@@ -207,7 +208,7 @@ GUARANTEES = (
         MAX_MISSED,
         True,
         cover_coefficients,
-        20,
+        N_DRAWS,
         accepts_groups=False,
     ),
     Guarantee(
@@ -216,7 +217,7 @@ GUARANTEES = (
         MAX_RATE,
         True,
         classify_noise,
-        20,
+        N_DRAWS,
         accepts_groups=False,
     ),
     Guarantee(
@@ -225,7 +226,7 @@ GUARANTEES = (
         MAX_MISSED,
         True,
         cover_unmeasured,
-        20,
+        N_DRAWS,
         min_rows=12,
     ),
     Guarantee(
@@ -234,7 +235,7 @@ GUARANTEES = (
         0.0,
         True,
         bound_stable,
-        4,
+        2,
         min_rows=20,
     ),
 )
@@ -340,11 +341,10 @@ def evaluate_cell(
     """Evaluate all draws of a cell; None if the guarantee does not apply."""
     if not (guarantee.shared or situation.has_null):
         return None
-    if evaluate_draw(guarantee, situation, 0, data) is None:
-        return None
-    results: list[tuple[Outcome, set[str]]] = Parallel()(
+    found: list[tuple[Outcome, set[str]] | None] = Parallel()(
         delayed(evaluate_draw)(guarantee, situation, draw, data) for draw in range(n_draws)
     )
+    results = [result for result in found if result is not None]
     counts = Counter(name for _, names in results for name in names)
     errors = [outcome.error for outcome, _ in results if outcome.error is not None]
     if not errors:
