@@ -101,7 +101,7 @@ def permv(X: Array, n_components: int, seed: int = 0) -> Array:
     """Permute one column at a time and compare its variance explained by PCA ([LVM11]).
 
     Columns whose variance explained is exceeded often in 49 permutations are tested no further;
-    the others are tested with 999 permutations in total (Besag & Clifford 1991).
+    the others are tested with 999 permutations in total ([BC91]).
     """
     rng = np.random.default_rng(seed)
     n, p = X.shape

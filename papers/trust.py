@@ -247,7 +247,7 @@ GUARANTEES = (
 class Limitation(NamedTuple):
     """A sentence of the documentation and the cells that it explains."""
 
-    page: str  # path below docs
+    page: str  # path of the file
     sentence: str
     estimators: tuple[str, ...]
     situations: tuple[str, ...]
@@ -439,7 +439,7 @@ def limitations_table(cells: Iterable[Cell]) -> PageTable:
     """Return the documented limitations to which cells refer."""
     used = {cell.limitation for cell in cells if cell.verdict == "limitation"}
     rows = [
-        (f"[{k + 1}]", f"docs/{limitation.page}", limitation.sentence)
+        (f"[{k + 1}]", f"`{limitation.page}`", limitation.sentence)
         for k, limitation in enumerate(LIMITATIONS)
         if k in used
     ]
