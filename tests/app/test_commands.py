@@ -27,7 +27,7 @@ from prosparse.app.output_paths import RESULTS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
 from prosparse.persistence import load_with_about  # noqa: E402
 from prosparse.phrases import format_mean  # noqa: E402
-from prosparse.stability import permutation_null, stability_selection  # noqa: E402
+from prosparse.stability import PermutationNull, permutation_null, stability_selection  # noqa: E402
 from prosparse.tables.preparation import impute_components  # noqa: E402
 
 pytestmark = pytest.mark.quick
@@ -540,7 +540,7 @@ def test_python_m_prosparse(inside):
 
 
 def test_permutation_null(inside):
-    """GSPPCA selects variables of permuted data if the noise variances differ."""
+    """GSPPCA selects variables of null datasets if the noise variances differ."""
     rng = np.random.default_rng(0)
     X = 3.0 * DATA.X + rng.normal(size=DATA.X.shape) * np.linspace(0.1, 2.0, 20)
     path = sheet(inside / "t.csv", X=X, label=False)
@@ -551,14 +551,21 @@ def test_permutation_null(inside):
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert f"{printed['n_selected']} of 20" in shown
     assert "null datasets" in shown
+    assert max(printed["null_expected_by_kind"].values()) == printed["null_expected_n_selected"]
+    for text in (shown, page):
+        assert "in 4 datasets with random signs of the deviations from the mean." in text
+        assert "in 4 datasets with independently permuted columns." in text
     assert format_mean(printed["null_expected_n_selected"]) in page
     again = run(app, ["report", "t-prosparse/model.prosparse", "--output", "again.html"])
     assert again.exit_code == 0, again.output
-    assert format_mean(printed["null_expected_n_selected"]) in (inside / "again.html").read_text(
-        "utf-8"
-    )
+    restored = (inside / "again.html").read_text("utf-8")
+    saved = load_with_about("t-prosparse/model.prosparse")[1]["about"]["permutation_null"]
+    for sentence in PermutationNull.from_json(saved).summary():
+        assert sentence in page
+        assert sentence in restored
     without = json.loads(run(app, [*arguments, "--json", "--permutations", "0"]).stdout)
     assert without["null_expected_n_selected"] is None
+    assert without["null_expected_by_kind"] is None
 
 
 def test_permutations_are_skipped_if_a_fit_is_slow(inside, monkeypatch):
@@ -566,7 +573,7 @@ def test_permutations_are_skipped_if_a_fit_is_slow(inside, monkeypatch):
     path = sheet(inside / "t.csv", label=False)
     printed = json.loads(run(app, ["select", path, "--json"]).stdout)
     assert printed["null_expected_n_selected"] is None
-    assert any("--permutations 5" in note for note in printed["notes"])
+    assert any("--permutations 8" in note for note in printed["notes"])
     asked = json.loads(run(app, ["select", path, "--json", "--permutations", "2"]).stdout)
     assert asked["null_expected_n_selected"] == 0
 
@@ -639,7 +646,7 @@ def test_diagnostics_and_script_of_a_regression(inside, capsys):
     np.testing.assert_allclose(printed["selection_frequency"], seen.frequency[at])
     assert (
         printed["null_expected_n_selected"]
-        == permutation_null(model, X, 5, y=y, random_state=0).expected_n_selected
+        == permutation_null(model, X, 8, y=y, random_state=0).expected_n_selected
     )
     code = load_with_about("t-prosparse/model.prosparse")[1]["about"]["script"]
     (inside / "again.py").write_text(code, "utf-8")

@@ -308,6 +308,7 @@ def large(tmp_path_factory):
         0.5,
         np.array([0.2, 0.3]),
         "explained_variance",
+        ("signs", "permutation"),
     )
     return write_report(
         model,

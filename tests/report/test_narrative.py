@@ -46,6 +46,7 @@ def null_of(found, null_n_selected, statistic, null_statistic):
         statistic=statistic,
         null_statistic=np.array(null_statistic),
         statistic_name="explained_variance",
+        null_kind=("permutation",) * len(null_n_selected),
     )
 
 
@@ -172,7 +173,7 @@ def test_only_the_first_components_are_described():
     ]
 
 
-def test_selection_in_permuted_datasets():
+def test_selection_in_null_datasets():
     """The headline compares with the null expectation, and the second sentence has the result."""
     found = findings_of(GSPPCA(2, scale=True).fit(WINE))
     null = null_of(found, [4, 5, 6], 0.5, [0.1, 0.2, 0.3])
@@ -187,7 +188,7 @@ def test_result_consistent_with_the_null():
     null = null_of(found, [4, 4], 0.2, [0.1, 0.3])
     assert narrate(found, null=null) == [
         "The 25 variables have no shared variance that is distinguishable from noise.",
-        "Permuted datasets give similar results, so the selection should not be interpreted.",
+        "Null datasets give similar results, so the selection should not be interpreted.",
         *null.summary(),
     ]
     assert describe_selection(found, null) == (
@@ -195,13 +196,34 @@ def test_result_consistent_with_the_null():
     )
 
 
+@pytest.mark.parametrize("informative", [False, True], ids=["noise", "signal"])
+def test_selection_that_rests_on_noisy_rows(informative):
+    """The report withdraws a selection that random signs reproduce."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 60))
+    X[:, :10] += informative * rng.normal(size=(200, 1))
+    X[:3] *= 5.0
+    model = FDRPCA(null="exchangeable").fit(X)
+    null = permutation_null(model, X, 4, random_state=0)
+    expected = null.expected_n_selected_by_kind["signs"]
+    sentences = narrate(findings_of(model), null=null)
+    if informative:
+        q = model.n_selected_
+        assert sentences[0] == (
+            f"FDRPCA selected {q} of 60 variables; 0 to {expected:.0f} are expected under the null."
+        )
+    else:
+        assert sentences[0].startswith("The 60 variables have no shared variance that is dist")
+    assert set(null.summary()) < set(sentences)
+
+
 def test_warnings_are_announced():
     found = findings_of(FDRPCA().fit(WINE))
     assert narrate(found, warnings=["rows"])[-1].startswith("The fit issued warnings")
 
 
-def test_classes_in_permuted_datasets():
-    """The mean accuracy includes permuted datasets without selected variables."""
+def test_classes_in_null_datasets():
+    """The mean accuracy includes null datasets without selected variables."""
     rng = np.random.default_rng(5)
     frame = pd.DataFrame(rng.normal(size=(40, 30)), columns=[f"v{k}" for k in range(30)])
     y = (2 * frame["v0"].to_numpy() + rng.normal(size=40) > 1.5).astype(int)
@@ -237,7 +259,7 @@ def test_headlines_of_ten_datasets_and_of_noise(method):
     for name, data, noise in datasets_and_noise():
         for X, is_noise in ((data, False), (noise, True)):
             model = (FDRPCA() if method == "fdrpca" else GSPPCA(2, scale=True)).fit(X)
-            # Four permuted datasets would give a prediction limit above the simulated dataset.
+            # Four null datasets would give a prediction limit above the simulated dataset.
             null = permutation_null(model, X, 12, random_state=1) if method == "gsppca" else None
             text = headline(findings_of(model), null)
             reported = "selected none of" in text or "no shared variance" in text

@@ -373,7 +373,7 @@ def test_views_given_as_a_list(width, tmp_path):
         {"groups": [[]], "n_compared": 1, "min_correlation": 0.9},
         {"method": [], "n_features": 1, "n_selected": 1, "size_given": 1,
          "null_n_selected": [[1]], "statistic": 0.1, "null_statistic": [[0.1]],
-         "statistic_name": ["explained_variance"]},
+         "statistic_name": ["explained_variance"], "null_kind": ["signs"]},
         {"method": "<b>", "selected": [99], "selection_counts": [1] * 30, "n_selected": [1, 2],
          "n_rows": 1, "n_failed": 0, "threshold": 0.9},
         {"method": "<b>", "selected": [], "selection_counts": [7] * 30, "n_selected": [1, 2],

@@ -1,4 +1,4 @@
-"""Diagnostics: permuted datasets, stability selection, redundant variables."""
+"""Diagnostics: null datasets, stability selection, redundant variables."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..models._base import VariableSelector
 from ..report.redundancy import find_redundancy
 from ..stability import permutation_null, stability_selection
 
-DEFAULT_PERMUTATIONS = 5
-MAX_FIT_SECONDS = 2.0  # maximum duration of a fit for permutations by default
-MAX_SECONDS = 6.0  # time limit of the permutations by default
+DEFAULT_PERMUTATIONS = 8  # four of each kind, the minimum to estimate a standard deviation
+MAX_FIT_SECONDS = 2.0  # maximum duration of a fit for null datasets by default
+MAX_SECONDS = 6.0  # time limit of the null datasets by default
 
 
 class Diagnostics(NamedTuple):
@@ -39,14 +39,14 @@ def run_diagnostics(
 ) -> Diagnostics:
     """Run the diagnostics of a fitted model.
 
-    ``permutations`` is the number of permuted datasets; None is `DEFAULT_PERMUTATIONS` if a fit is
+    ``permutations`` is the number of null datasets; None is `DEFAULT_PERMUTATIONS` if a fit is
     fast. ``halves`` is the number of random halves of the rows; 0 for none.
     """
     about: dict[str, Any] = {}
     notes: list[str] = []
     if permutations is None and fit_seconds > MAX_FIT_SECONDS and found.n_selected:
         notes.append(
-            f"no permuted datasets were fitted, because a fit takes {fit_seconds:.0f} s; use "
+            f"no null datasets were fitted, because a fit takes {fit_seconds:.0f} s; use "
             f"--permutations {DEFAULT_PERMUTATIONS} to fit them"
         )
     elif permutations != 0 and found.n_selected:

@@ -32,7 +32,7 @@ class AnalysisOptions(NamedTuple):
     include: tuple[str, ...] = ()  # variables that a panel must contain
     exclude: tuple[str, ...] = ()  # variables that a panel must not contain
     costs: Mapping[str, float] = {}  # cost of each variable of a panel by name
-    permutations: int | None = 0  # number of permuted datasets; None: a few if a fit is fast
+    permutations: int | None = 0  # number of null datasets; None: a few if a fit is fast
     stability: int = 0  # number of random halves of the rows, for stability selection
 
     @property

@@ -211,8 +211,8 @@ class DiagnosticOptions(NamedTuple):
         output_option(
             metavar="N",
             min=0,
-            help="Number of datasets with independently permuted columns, which show the selection "
-            "under the null; 0 for none. Default: 5 if a fit is fast.",
+            help="Number of null datasets (random signs, or permuted columns or response), which "
+            "show the selection without shared variance; 0 for none. Default: 8 if a fit is fast.",
         ),
     ] = None
     stability: Annotated[

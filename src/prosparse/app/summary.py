@@ -39,6 +39,7 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
         if found.tests is None
         else [float(found.tests.communality[k]) for k in selected],
         "null_expected_n_selected": None if null is None else null.expected_n_selected,
+        "null_expected_by_kind": None if null is None else null.expected_n_selected_by_kind,
         "selection_frequency": None
         if stability is None
         else [float(stability.frequency[k]) for k in selected],

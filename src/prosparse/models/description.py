@@ -114,7 +114,7 @@ class Method:
     path: PathAttributes | None = None  # models that a fit compares
     # Number of variables, or of loadings, to select; None leaves the number to the method.
     size_parameter: str | None = None
-    # Tolerances that suffice for refits to part of the rows or to permuted data.
+    # Tolerances that suffice for refits to part of the rows or to null datasets.
     refit_tolerances: Mapping[str, float] = field(default_factory=dict)
     supervised: bool = False
     standardizes: bool = False  # whether the columns are always scaled to unit variance

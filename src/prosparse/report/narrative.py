@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..findings import Findings, Reconstruction, VariableTests
-from ..phrases import format_mean, join_items, percent, quote_name
+from ..phrases import join_items, percent, quote_name
 from ..stability import PermutationNull, Stability, near_optimal_sizes
 
 MAX_NAMED = 5  # maximum number of variables in a sentence
@@ -87,7 +87,7 @@ def describe_selection(found: Findings, null: PermutationNull | None = None) -> 
     if found.n_selected and _is_noise(found, null):
         return f"{text}, not distinguishable from noise"
     if null is not None and null.selects_under_null:
-        return f"{text}; {format_mean(null.expected_n_selected)} expected under the null"
+        return f"{text}; {null.describe_expected()} expected under the null"
     return text
 
 
@@ -145,7 +145,7 @@ def _describe_noise(null: PermutationNull | None) -> list[str]:
             "collect more rows."
         ]
     return [
-        "Permuted datasets give similar results, so the selection should not be interpreted.",
+        "Null datasets give similar results, so the selection should not be interpreted.",
         *null.summary(),
     ]
 

@@ -2,7 +2,8 @@
 
 * `stability_selection` refits the model to complementary pairs of random halves of the rows [SS13].
   It estimates selection frequencies and bounds the number of false variables in the stable set.
-* `permutation_null` refits the model to datasets with independently permuted columns.
+* `permutation_null` refits the model to datasets without shared variance (random signs or permuted
+  columns).
 * `near_optimal_sizes` lists the numbers of variables whose evidence is close to the maximum.
 
 [SS13] R. D. Shah, R. J. Samworth. Variable selection with error control: another look at

@@ -1,8 +1,10 @@
 """Selection on datasets without shared variance.
 
-Each column is permuted independently, which preserves its values and removes its association with
-the other columns. For a regression the response is permuted. If the rows have groups, values are
-permuted within groups.
+Null datasets are of two kinds. Random signs of the deviations from the column means remove all
+correlations and preserve the magnitudes, hence rows of unequal noise and outlying rows. Independent
+permutation of the columns preserves their distributions and makes the rows exchangeable. Sparse
+matrices and counts are only permuted, and for a regression the response is permuted. If the rows
+have groups, the means are those of the groups, and values are permuted within groups.
 """
 
 from __future__ import annotations
@@ -12,35 +14,44 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
-from ..errors import InputError, check_integer, check_jobs, check_non_negative
+from ..errors import (
+    InputError,
+    ParameterError,
+    check_choice,
+    check_integer,
+    check_jobs,
+    check_non_negative,
+    plural,
+)
 from ..findings import Findings, findings_of
 from ..models._base import SparseProjection, VariableSelector, seed_of
 from ..parallel import in_processes
 from ..phrases import format_mean, percent
 from ..registry import method_of
-from .refitting import Refitter, refit_parameters
+from .refitting import NullKind, Refitter, refit_parameters
 
 Item = TypeVar("Item")
 
 PREDICTION_LEVEL = 0.99  # level of the one-sided prediction limit
 MIN_FOR_STANDARD_DEVIATION = 4  # minimum number of datasets to estimate a standard deviation
 
-# Sentences that compare the statistic with its mean over the permuted datasets.
+# Sentences that compare the statistic with its mean over the null datasets.
 _COMPARISONS = {
     "explained_variance": (
         "The components explain {observed} of the total variance, compared with {null} on average "
-        "in the permuted datasets."
+        "in {datasets}."
     ),
     "attainable_r2": (
         "On held-out rows, all other variables together explain {observed} of the variance of a "
-        "variable, compared with {null} in the permuted datasets."
+        "variable, compared with {null} on average in {datasets}."
     ),
     "response_r2": (
         "The model explains {observed} of the variance of the response in these rows, compared "
@@ -51,11 +62,16 @@ _COMPARISONS = {
         "for permuted classes."
     ),
 }
+_SHORT_NAMES: dict[NullKind, str] = {"signs": "random signs", "permutation": "permuted columns"}
+_LONG_NAMES: dict[NullKind, str] = {
+    "signs": "random signs of the deviations from the mean",
+    "permutation": "independently permuted columns",
+}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PermutationNull:
-    """Selections on permuted datasets.
+    """Selections on null datasets, which have no shared variance.
 
     Parameters
     ----------
@@ -68,15 +84,18 @@ class PermutationNull:
     size_given : bool
         Whether the user set the number of variables.
     null_n_selected : ndarray of int, shape (n_permutations,)
-        Number of variables selected in each permuted dataset.
+        Number of variables selected in each null dataset.
     statistic : float or None
         Statistic of the model on the data; None if it is unknown.
     null_statistic : ndarray of shape (n_permutations,)
-        Statistic of each permuted dataset. It is 0 if no variable was selected, unless the model
+        Statistic of each null dataset. It is 0 if no variable was selected, unless the model
         predicts without variables, and NaN if it is unknown.
     statistic_name : {"explained_variance", "attainable_r2", "response_r2", "accuracy"}
         Proportion of the total variance that the components explain, held-out R2 of a variable
         given all others, R2 of the response, or accuracy of the classification.
+    null_kind : tuple of {"signs", "permutation"}, length n_permutations
+        Randomisation of each null dataset: random signs of the deviations from the column means, or
+        permuted columns (a permuted response of a regression).
     """
 
     method: str
@@ -87,26 +106,42 @@ class PermutationNull:
     statistic: float | None
     null_statistic: np.ndarray
     statistic_name: str
+    null_kind: tuple[NullKind, ...]
 
     @property
     def n_permutations(self) -> int:
-        """Number of permuted datasets."""
+        """Number of null datasets."""
         return int(self.null_n_selected.size)
 
     @property
+    def expected_n_selected_by_kind(self) -> dict[NullKind, float]:
+        """Mean number of variables selected in the null datasets of each kind."""
+        return {kind: float(np.mean(part.null_n_selected)) for kind, part in self._parts().items()}
+
+    @property
     def expected_n_selected(self) -> float:
-        """Mean number of variables selected in permuted datasets."""
-        return float(np.mean(self.null_n_selected))
+        """Mean number of variables selected in null datasets, the larger one of two kinds."""
+        return max(self.expected_n_selected_by_kind.values())
+
+    @property
+    def expected_statistic_by_kind(self) -> dict[NullKind, float | None]:
+        """Mean statistic of the null datasets of each kind, at least 0; None if unknown."""
+        means: dict[NullKind, float | None] = {}
+        for kind, part in self._parts().items():
+            known = part.null_statistic[np.isfinite(part.null_statistic)]
+            means[kind] = max(float(np.mean(known)), 0.0) if known.size else None
+        return means
 
     @property
     def expected_statistic(self) -> float | None:
-        """Mean statistic of the permuted datasets, at least 0; None if it is unknown."""
-        known = self.null_statistic[np.isfinite(self.null_statistic)]
-        return max(float(np.mean(known)), 0.0) if known.size else None
+        """Mean statistic of the null datasets, the larger one of two kinds."""
+        return max(
+            (v for v in self.expected_statistic_by_kind.values() if v is not None), default=None
+        )
 
     @property
     def selects_under_null(self) -> bool:
-        """Whether the method selects variables in permuted datasets.
+        """Whether the method selects variables in null datasets.
 
         The value is False if the user set the number of variables.
         """
@@ -116,62 +151,122 @@ class PermutationNull:
     def consistent_with_null(self) -> bool:
         """Whether the statistic is within the range expected under the null.
 
-        The limit is Student's one-sided 99 % prediction limit for one more permuted dataset,
+        The limit is Student's one-sided 99 % prediction limit for one more null dataset,
         mean + t s sqrt(1 + 1/m), with m datasets of standard deviation s. With fewer than four
-        datasets it is their maximum. The value is False if the statistic is unknown, because the
-        number of selected variables alone is not sufficient.
+        datasets it is their maximum. The statistic must exceed the limits of both kinds of null
+        datasets. The value is False if the statistic is unknown, because the number of selected
+        variables alone is not sufficient.
         """
+        parts = self._parts()
+        if len(parts) > 1:
+            return any(part.consistent_with_null for part in parts.values())
         known = self.null_statistic[np.isfinite(self.null_statistic)]
         if self.n_selected == 0 or self.statistic is None or known.size == 0:
             return False
         return bool(np.any(self.null_n_selected > 0) and self.statistic <= _prediction_limit(known))
 
+    def _parts(self) -> dict[NullKind, PermutationNull]:
+        """Split the null datasets by kind, in the order of the first ones."""
+        parts = {}
+        for kind in dict.fromkeys(self.null_kind):
+            index = [k for k, other in enumerate(self.null_kind) if other == kind]
+            parts[kind] = replace(
+                self,
+                null_n_selected=self.null_n_selected[index],
+                null_statistic=self.null_statistic[index],
+                null_kind=(kind,) * len(index),
+            )
+        return parts
+
+    def describe_expected(self) -> str:
+        """Return the expected number of variables, a range if the kinds differ."""
+        means = sorted(self.expected_n_selected_by_kind.values())
+        low, high = format_mean(means[0]), format_mean(means[-1])
+        return high if low == high else f"{low} to {high}"
+
     def headline(self) -> str:
         """Return the observed and expected number of variables, without a period."""
         return (
             f"{self.method} selected {self.n_selected:,} of {self.n_features:,} variables; "
-            f"{format_mean(self.expected_n_selected)} are expected under the null"
+            f"{self.describe_expected()} are expected under the null"
         )
 
     def summary(self) -> list[str]:
         """Return sentences for a report."""
-        datasets = "1 dataset" if self.n_permutations == 1 else f"{self.n_permutations} datasets"
-        permuted = (
-            "a permuted response"
-            if self.statistic_name in ("response_r2", "accuracy")
-            else "independently permuted columns"
-        )
-        sentences = []
+        sentences: list[str] = []
+        parts = self._parts()
         if self.selects_under_null:
-            low, high = int(self.null_n_selected.min()), int(self.null_n_selected.max())
-            interval = "" if low == high else f" ({low:,} to {high:,})"
-            sentences.append(
-                f"{self.method} selected {format_mean(self.expected_n_selected)} variables on "
-                f"average{interval} in {datasets} with {permuted}."
-            )
+            sentences += [part._describe_selections() for part in parts.values()]
+            if self._rests_on_magnitudes():
+                sentences.append(
+                    "Random signs remove all correlations but keep magnitudes, so outlying rows or "
+                    "rows of unequal scale suffice for such selections."
+                )
         elif not self.size_given:
-            sentences.append(f"{self.method} selected no variables in {datasets} with {permuted}.")
-        expected = self.expected_statistic
-        if self.statistic is not None and expected is not None and np.any(self.null_n_selected > 0):
-            comparison = _COMPARISONS[self.statistic_name]
-            sentences.append(
-                comparison.format(observed=percent(self.statistic), null=percent(expected))
+            sentences.append(f"{self.method} selected no variables in {self._describe_datasets()}.")
+        means = {k: v for k, v in self.expected_statistic_by_kind.items() if v is not None}
+        if self.statistic is not None and means and np.any(self.null_n_selected > 0):
+            names = {k: f" ({_SHORT_NAMES[k]})" if len(means) > 1 else "" for k in means}
+            null = " and ".join(f"{percent(mean)}{names[k]}" for k, mean in means.items())
+            comparison = _COMPARISONS[self.statistic_name].format(
+                observed=percent(self.statistic),
+                null=null,
+                datasets=self._refer_to_datasets(described=bool(sentences)),
             )
+            sentences.append(comparison)
         return sentences
 
-    def __repr__(self) -> str:
+    def _describe_selections(self) -> str:
+        """State how many variables were selected in null datasets of one kind."""
         low, high = int(self.null_n_selected.min()), int(self.null_n_selected.max())
+        interval = "" if low == high else f" ({low:,} to {high:,})"
+        mean = format_mean(self.expected_n_selected)
+        selected = "no variables" if high == 0 else f"{mean} variables on average{interval}"
+        return f"{self.method} selected {selected} in {self._describe_datasets()}."
+
+    def _rests_on_magnitudes(self) -> bool:
+        """Return whether random signs cause at least twice the selections of permutation."""
+        means = self.expected_n_selected_by_kind
+        return means.get("signs", 0.0) >= max(1.0, 2.0 * means.get("permutation", 0.0))
+
+    def _describe_datasets(self) -> str:
+        """Describe the null datasets: their number and what was random in them."""
+        if self.statistic_name in ("response_r2", "accuracy"):
+            return f"{plural(self.n_permutations, 'dataset')} with a permuted response"
+        first, *others = self._parts().items()
+        text = f"{plural(first[1].n_permutations, 'dataset')} with {_LONG_NAMES[first[0]]}"
+        for kind, part in others:
+            text += f" and {part.n_permutations:,} with {_LONG_NAMES[kind]}"
+        return text
+
+    def _refer_to_datasets(self, *, described: bool) -> str:
+        """Refer to the null datasets in a sentence that names two kinds, if there are two."""
+        if described:
+            return "these datasets"
+        if len(self._parts()) > 1:
+            return plural(self.n_permutations, "null dataset")
+        return self._describe_datasets()
+
+    def __repr__(self) -> str:
         requested = " (as requested)" if self.size_given else ""
-        lines = [
-            ("selected", f"{self.n_selected:,} of {self.n_features:,}{requested}"),
-            ("  under the null", f"{format_mean(self.expected_n_selected)}, {low:,} to {high:,}"),
-        ]
+        lines = [("selected", f"{self.n_selected:,} of {self.n_features:,}{requested}")]
+        for name, part in self._named_parts():
+            low, high = int(part.null_n_selected.min()), int(part.null_n_selected.max())
+            lines.append((name, f"{format_mean(part.expected_n_selected)}, {low:,} to {high:,}"))
         if self.statistic is not None and self.expected_statistic is not None:
             lines.append((self.statistic_name.replace("_", " "), percent(self.statistic)))
-            lines.append(("  under the null", percent(self.expected_statistic)))
-        datasets = "dataset" if self.n_permutations == 1 else "datasets"
-        head = f"{self.method} on {self.n_permutations} permuted {datasets}"
+            lines += [
+                (name, percent(part.expected_statistic)) for name, part in self._named_parts()
+            ]
+        datasets = plural(self.n_permutations, "null dataset")
+        head = f"{self.method} on {datasets}"
         return "\n".join([head, *(f"  {key:<20}{value}" for key, value in lines)])
+
+    def _named_parts(self) -> list[tuple[str, PermutationNull]]:
+        """Return the null datasets by kind, with a short name of the kind."""
+        if self.statistic_name in ("response_r2", "accuracy"):
+            return [("  permuted response", self)]
+        return [(f"  {_SHORT_NAMES[kind]}", part) for kind, part in self._parts().items()]
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as plain JSON."""
@@ -184,6 +279,7 @@ class PermutationNull:
             "statistic": self.statistic,
             "null_statistic": [float(v) if math.isfinite(v) else None for v in self.null_statistic],
             "statistic_name": self.statistic_name,
+            "null_kind": list(self.null_kind),
         }
 
     @classmethod
@@ -202,6 +298,7 @@ class PermutationNull:
                 None if statistic is None else float(statistic),
                 np.array(null_statistic),
                 str(saved["statistic_name"]),
+                tuple(saved["null_kind"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
@@ -209,6 +306,8 @@ class PermutationNull:
             null_n_selected.ndim == 1
             and null_n_selected.size == len(null_statistic) > 0
             and restored.statistic_name in _COMPARISONS
+            and len(restored.null_kind) == null_n_selected.size
+            and all(kind in get_args(NullKind) for kind in restored.null_kind)
         )
         return restored if valid else None
 
@@ -227,29 +326,36 @@ def permutation_null(
     X: Any,
     n_permutations: int = 10,
     *,
+    kind: Literal["auto", "signs", "permutation"] = "auto",
     y: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     random_state: int | np.random.RandomState | None = None,
     max_seconds: float = math.inf,
     n_jobs: int | None = None,
 ) -> PermutationNull:
-    """Refit the model to permuted datasets, which have no shared variance.
+    """Refit the model to null datasets, which have no shared variance.
 
     Parameters
     ----------
     model : fitted estimator
-        Estimator of any method. If the data determined the number of components, the permuted
-        datasets use the number of this fit.
+        Estimator of any method. If the data determined the number of components, the null datasets
+        use the number of this fit.
     X : data matrix of shape (n_samples, n_features)
         Data that the model was fitted to, in memory.
     n_permutations : int, default=10
-        Number of permuted datasets.
+        Number of null datasets.
+    kind : {"auto", "signs", "permutation"}, default="auto"
+        Randomisation of the null datasets (see Notes). "signs" gives the deviation of each entry
+        from its column mean a random sign, "permutation" permutes each column independently.
+        "auto" alternates between them, beginning with "signs". Regressions, sparse matrices, counts
+        and non-Gaussian likelihoods only allow "permutation".
     y : array-like of shape (n_samples,) or None, default=None
         Response of a regression, which is permuted instead of the columns.
     groups : array-like of shape (n_samples,) or None, default=None
-        Group labels of the rows; values are permuted within groups.
+        Group labels of the rows. The means are those of the groups, and values are permuted within
+        groups.
     random_state : int, RandomState or None, default=None
-        Seed for the permutations.
+        Seed for the signs or permutations.
     max_seconds : float, default=inf
         Time after which no further dataset is started; at least one is fitted.
     n_jobs : int or None, default=None
@@ -264,7 +370,20 @@ def permutation_null(
     Raises
     ------
     InputError
-        If the model was fitted to other data, or the fit fails on every permuted dataset.
+        If the model was fitted to other data, or the fit fails on every null dataset.
+    ParameterError
+        If ``kind`` is "signs" and the data cannot have random signs.
+
+    Notes
+    -----
+    Random signs remove all correlations and preserve the magnitude of every deviation. Rows of
+    unequal noise and outlying rows therefore remain, and a method that mistakes them for shared
+    variance selects variables in the null datasets. Permuted columns have exchangeable rows and
+    cannot reveal this, but they preserve the skewness of the columns, which random signs remove.
+
+    The magnitudes include those of shared variance: rows with large scores have large deviations in
+    all variables of a component. A method that assumes equal noise in all rows may therefore select
+    more variables with random signs than with permuted columns, even if the assumption holds.
 
     Examples
     --------
@@ -281,11 +400,13 @@ def permutation_null(
     rng = np.random.default_rng(seed_of(random_state))
     found = findings_of(model)
     statistic_name, statistic = _compute_statistic(found, model, refitter.X, refitter.y)
-    refit = functools.partial(_refit_permuted, refitter, refit_parameters(model, refitter.n_rows))
-    datasets = _until(max_seconds, (refitter.permute(rng) for _ in range(n_permutations)))
+    kinds = _null_kinds(kind, refitter, n_permutations)
+    refit = functools.partial(_refit_randomised, refitter, refit_parameters(model, refitter.n_rows))
+    randomised = (refitter.randomise(null_kind, rng) for null_kind in kinds)
+    datasets = _until(max_seconds, randomised)
     results = in_processes(refit, datasets, n_jobs, n_permutations)
     if all(result.error is not None for result in results):
-        raise InputError(f"{found.method} cannot be fitted to permuted data: {results[0].error}")
+        raise InputError(f"{found.method} cannot be fitted to null datasets: {results[0].error}")
     return PermutationNull(
         method=found.method,
         n_features=len(found.names),
@@ -295,7 +416,22 @@ def permutation_null(
         statistic=statistic,
         null_statistic=np.array([result.statistic for result in results]),
         statistic_name=statistic_name,
+        null_kind=kinds[: len(results)],
     )
+
+
+def _null_kinds(kind: str, refitter: Refitter, count: int) -> tuple[NullKind, ...]:
+    """Return the kind of each null dataset, or raise an error if the data do not allow it."""
+    check_choice("kind", kind, ("auto", *get_args(NullKind)))
+    obstacle = refitter.obstacle_to_signs
+    if kind == "signs" and obstacle is not None:
+        raise ParameterError(f'`kind="signs"` is not possible: {obstacle}. Use `kind="auto"`.')
+    kinds: tuple[NullKind, ...] = ("signs", "permutation")
+    if kind == "signs":
+        kinds = ("signs",)
+    elif kind == "permutation" or obstacle is not None:
+        kinds = ("permutation",)
+    return tuple(islice(cycle(kinds), count))
 
 
 def _until(max_seconds: float, items: Iterator[Item]) -> Iterator[Item]:
@@ -308,20 +444,20 @@ def _until(max_seconds: float, items: Iterator[Item]) -> Iterator[Item]:
 
 
 class _NullResult(NamedTuple):
-    """Result of one permuted dataset."""
+    """Result of one null dataset."""
 
     n_selected: int
     statistic: float  # see `PermutationNull.null_statistic`
     error: Exception | None = None  # error of the fit
 
 
-def _refit_permuted(
-    refitter: Refitter, parameters: dict[str, Any], permuted: tuple[list[Any], np.ndarray | None]
+def _refit_randomised(
+    refitter: Refitter, parameters: dict[str, Any], randomised: tuple[list[Any], np.ndarray | None]
 ) -> _NullResult:
-    views, y = permuted
+    views, y = randomised
     # Without variables the components explain nothing, but a classifier still has an accuracy.
     without_variables = math.nan if refitter.method.classifies else 0.0
-    model = refitter.refit_permuted(views, y, parameters)
+    model = refitter.refit_randomised(views, y, parameters)
     if isinstance(model, Exception):
         return _NullResult(0, without_variables, model)
     found = findings_of(model)
@@ -350,7 +486,7 @@ def _compute_statistic(
 def _score(score: Callable[..., float], *data: Any) -> float | None:
     """Return the score, or None if it is not finite because of missing values."""
     with warnings.catch_warnings():
-        # Column names may have been added after the fit, or removed by the permutation.
+        # Column names may have been added after the fit, or removed by the randomisation.
         warnings.filterwarnings("ignore", message="X (does not have valid|has) feature names")
         value = float(score(*data))
     return value if math.isfinite(value) else None

@@ -1,9 +1,9 @@
-"""Refit a model to some of its rows, or to permuted data."""
+"""Refit a model to some of its rows, or to data without shared variance."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,16 +11,18 @@ from sklearn.base import clone
 
 from ..data import container_of
 from ..data.arrays import to_numpy
-from ..data.permutation import permute_columns
+from ..data.randomisation import flip_deviations, permute_columns
 from ..data.row_groups import RowGroups, row_groups
 from ..errors import InputError, ParameterError, end_sentence, plural
 from ..findings import refuse_unfitted
 from ..models._base import VariableSelector
 from ..registry import Method, method_of
 
+NullKind = Literal["signs", "permutation"]  # randomisation of a null dataset
+
 
 class Refitter:
-    """Refit a model to some of its rows, or to permuted data.
+    """Refit a model to some of its rows, or to data without shared variance.
 
     The model is not changed. ``X``, ``y`` and ``groups`` are those of its fit; ``X`` may be a list
     of data matrices with the same rows.
@@ -85,20 +87,39 @@ class Refitter:
         model = self.refit(views, None if self.y is None else self.y[rows], labels, parameters)
         return model if isinstance(model, Exception) else to_numpy(model.support_).astype(bool)
 
-    def permute(self, rng: np.random.Generator) -> tuple[list[Any], np.ndarray | None]:
-        """Permute the response of a regression, or else each column independently.
+    @property
+    def obstacle_to_signs(self) -> str | None:
+        """Reason why entries cannot get random signs, as a clause; None if they can."""
+        if self.y is not None:
+            return "the null datasets of a regression have a permuted response"
+        if any(container_of(view).is_sparse for view in self.views):
+            return "X is a sparse matrix, whose zeros would become nonzero"
+        if self.model.get_params(deep=False).get("counts", False):
+            return "X contains counts, which would become negative"
+        others = [name for name in getattr(self.model, "likelihood_", ()) if name != "gaussian"]
+        if others:
+            return f"the {others[0]} likelihood allows only non-negative integers"
+        return None
 
-        Values are permuted within groups if the rows have groups.
+    def randomise(
+        self, kind: NullKind, rng: np.random.Generator
+    ) -> tuple[list[Any], np.ndarray | None]:
+        """Permute the response of a regression, or else randomise each column.
+
+        ``kind`` is "signs" for random signs of the deviations from the column means and
+        "permutation" for permuted columns. If the rows have groups, the means are those of the
+        groups, and values are permuted within groups.
         """
         codes = None if self.groups is None else self.groups.codes
         if self.y is not None:
             return self.views, self.y[_permutation(self.n_rows, rng, codes)]
-        return [permute_columns(view, rng, codes) for view in self.views], None
+        randomise_columns = flip_deviations if kind == "signs" else permute_columns
+        return [randomise_columns(view, rng, codes) for view in self.views], None
 
-    def refit_permuted(
+    def refit_randomised(
         self, views: list[Any], y: np.ndarray | None, parameters: dict[str, Any]
     ) -> Any:
-        """Fit a clone to the data of `permute`; return the error if the fit fails."""
+        """Fit a clone to the data of `randomise`; return the error if the fit fails."""
         return self.refit(views, y, None if self.groups is None else self.groups.codes, parameters)
 
 

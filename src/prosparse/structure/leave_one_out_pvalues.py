@@ -19,6 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..parallel import slices_of
 from .false_discoveries import benjamini_hochberg, combine_pvalues
 from .leading_components import StandardisedData
 from .leave_one_out import bound_leave_one_out_r2, leave_one_out_eigenvectors, leave_one_out_r2
@@ -27,6 +28,7 @@ from .null_distribution import (
     beta_tail,
     gaussian_variance,
     permutation_moments,
+    residual_flip_moments,
     sign_flip_moments,
     smallest_flip_probability,
     upper_triangle,
@@ -48,6 +50,8 @@ _TAIL_EXPONENT = 0.65
 # Maximum number of scores that are computed separately for each column, without the column. With
 # more, the scores of all members are used: one column then hardly changes them.
 _MAX_OWN_SCORES = 2**22
+_FEW_ROWS = 30  # rows up to which the moments of sign flips are computed from residuals
+_COLUMNS_PER_CHUNK = 4096
 _MANY_ROWS = 1000  # rows beyond which fourth powers of entries are not needed
 # Standard deviations of R2 above its null expectation below which p-values are not computed, and a
 # lower bound on such p-values.
@@ -294,19 +298,37 @@ class LeaveOneOutTest:
             shape = (self._squares.size, self.count)
             self._cached_flips = Moments(np.zeros(shape), np.zeros(shape))
         new = columns[~self._has_flip_moments[columns]]
-        is_own = self.members[new] & self._has_own_scores
-        for part, compute in (
-            (new[is_own], self._own_flip_sums),
-            (new[~is_own], self._common_flip_sums),
-        ):
-            if part.size:
-                M, squared = compute(part)
-                squares = self._squares[part, None]
-                moments = sign_flip_moments(M / squares, squared / squares**2)
-                self._cached_flips.mean[part] = moments.mean
-                self._cached_flips.variance[part] = moments.variance
-        self._has_flip_moments[new] = True
+        if self.tester.data.n <= _FEW_ROWS and self.components.eigenvalue_bound is None:
+            for chunk in slices_of(new.size, _COLUMNS_PER_CHUNK):
+                self._cache_flips(new[chunk], self._residual_flips(new[chunk]))
+        else:
+            is_own = self.members[new] & self._has_own_scores
+            for part, compute in (
+                (new[is_own], self._own_flip_sums),
+                (new[~is_own], self._common_flip_sums),
+            ):
+                if part.size:
+                    M, squared = compute(part)
+                    squares = self._squares[part, None]
+                    self._cache_flips(part, sign_flip_moments(M / squares, squared / squares**2))
         return Moments(self._cached_flips.mean[columns], self._cached_flips.variance[columns])
+
+    def _cache_flips(self, columns: np.ndarray, moments: Moments) -> None:
+        self._cached_flips.mean[columns] = moments.mean
+        self._cached_flips.variance[columns] = moments.variance
+        self._has_flip_moments[columns] = True
+
+    def _residual_flips(self, columns: np.ndarray) -> Moments:
+        """Compute the moments from residuals, for few rows."""
+        data = self.tester.data
+        scores = np.broadcast_to(
+            self._scores[:, : self.count], (columns.size, data.n, self.count)
+        ).copy()
+        is_member = self.members[columns]
+        if is_member.any():
+            scores[is_member] = self._own_scores(columns[is_member])
+        Y = data.dense_columns(columns).T / np.sqrt(self._squares[columns, None])
+        return residual_flip_moments(scores, Y, 1.0 - 1.0 / data.flip_correction)
 
     def _common_flip_sums(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Compute M and sum_a h_a^2 y_a^4 of some columns with the scores of all members."""
@@ -324,20 +346,20 @@ class LeaveOneOutTest:
         return M, data.to_numpy(subset.power_sums(4, weights))
 
     def _own_flip_sums(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute M and sum_a h_a^2 y_a^4 with scores that exclude each column.
-
-        The scores of member j are U T_j, with the eigenvectors T_j of the other members.
-        """
+        """Compute M and sum_a h_a^2 y_a^4 with scores that exclude each column."""
         data, D = self.tester.data, self.count
         i, k = upper_triangle(D)
-        z = self.components.member_projections[self._member_index[columns]]
-        rotations = leave_one_out_eigenvectors(self.components.eigenvalues, z, D)
-        scores = self._scores @ rotations  # (n_columns, n, D)
+        scores = self._own_scores(columns)
         weights = (data.dense_columns(columns).T ** 2) * data.flip_correction  # y_a^2
         weighted = np.swapaxes(scores * weights[:, :, None], 1, 2)
         M = weighted @ scores
         leverages = np.cumsum(scores**2, axis=2)
         return M[:, i, k], np.einsum("ja,jad->jd", weights**2, leverages**2)
+
+    def _own_scores(self, columns: np.ndarray) -> np.ndarray:
+        """Compute scores U T_j without member j, (n_columns, n, D), T_j from `leave_one_out`."""
+        z = self.components.member_projections[self._member_index[columns]]
+        return self._scores @ leave_one_out_eigenvectors(self.components.eigenvalues, z, self.count)
 
 
 def _combine_statistics(component_pvalues: np.ndarray, pair_pvalues: np.ndarray) -> np.ndarray:

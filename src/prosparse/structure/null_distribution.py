@@ -15,6 +15,11 @@ may then have unequal noise. With M = sum_a y_a^2 u_a u_a', the covariance matri
 where M(d) is the leading d x d block. Centring within a group of g rows reduces y_a^2 by the factor
 1 - 1/g on average, for which it is corrected.
 
+The variance of U'y that M estimates contains the variance that U explains, if there is any. With
+few rows this costs much power. There y_a is replaced by its residual e_a / (1 - h_a) given the
+scores, with coefficients estimated from the other rows (estimator HC3 of regression [MW85]). With
+many rows, scores can adapt to noisy rows, and the residuals of these would be too small.
+
 Each distribution is replaced by the beta distribution with the same mean and variance. A column
 with few large entries has few distinct signs: with k entries of equal size, no probability is below
 2^(1 - k). The effective number k of entries is 5 / (3 sum_a y_a^4), which is 5 n / 9 for Gaussian
@@ -22,6 +27,8 @@ columns, and at most n.
 
 [K95]  F. Kazi-Aoual, S. Hitier, R. Sabatier, J.-D. Lebreton. Refined approximations to permutation
        tests for multivariate inference. Computational Statistics & Data Analysis 20, 1995.
+[MW85]  J. G. MacKinnon, H. White. Some heteroskedasticity-consistent covariance matrix estimators
+       with improved finite sample properties. Journal of Econometrics 29, 1985.
 """
 
 from __future__ import annotations
@@ -36,6 +43,7 @@ from ..parallel import in_parallel, slices_of
 _COLUMNS_PER_TASK = 1024
 _MIN_VARIANCE_RATIO = 1e-3  # relative to the Gaussian variance
 _MIN_CONCENTRATION = 1e-3
+_MIN_FREE = 1e-3  # lower bound of 1 - h_a
 _ENTRIES_PER_INVERSE_MOMENT = 5.0 / 3.0
 
 
@@ -83,6 +91,30 @@ def sign_flip_moments(M: np.ndarray, squared_diagonal: np.ndarray) -> Moments:
     )
     mean = np.cumsum(M[:, i == k], axis=1)
     return Moments(mean, 2.0 * (squared_norm - squared_diagonal))
+
+
+def residual_flip_moments(
+    scores: np.ndarray, Y: np.ndarray, group_leverages: np.ndarray
+) -> Moments:
+    """Compute the moments of R2(d) under random signs of leave-one-row-out residuals, [MW85].
+
+    ``scores`` (n_columns, n, D) are orthonormal, ``Y`` (n_columns, n) has rows of unit length, and
+    ``group_leverages`` (n,) are 1 / g for rows of a group of g.
+    """
+    mean, variance = np.zeros((2, Y.shape[0], scores.shape[2]))
+    residuals, leverages = Y, np.zeros(Y.shape)
+    for d in range(scores.shape[2]):
+        u = scores[:, :, d]
+        residuals = residuals - np.sum(u * Y, axis=1, keepdims=True) * u
+        leverages = leverages + u * u
+        free = np.maximum(1.0 - leverages - group_leverages, _MIN_FREE)
+        squares = (residuals / free) ** 2
+        leading = scores[:, :, : d + 1]
+        M = np.swapaxes(leading * squares[:, :, None], 1, 2) @ leading
+        mean[:, d] = np.sum(leverages * squares, axis=1)
+        diagonal = np.sum((leverages * squares) ** 2, axis=1)
+        variance[:, d] = 2.0 * (np.sum(M * M, axis=(1, 2)) - diagonal)
+    return Moments(mean, variance)
 
 
 def upper_triangle(D: int) -> tuple[np.ndarray, np.ndarray]:

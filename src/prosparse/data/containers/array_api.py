@@ -58,7 +58,9 @@ class ArrayAPIArray(Container):
         return array_namespace(X).take(X, from_numpy(rows, X), axis=0)
 
     def replace_values(self, X: TableLike, values: np.ndarray) -> TableLike:
-        return from_numpy(values, X, X.dtype)
+        xp = array_namespace(X)
+        keeps_dtype = xp.isdtype(X.dtype, "real floating") or values.dtype.kind != "f"
+        return from_numpy(values, X, X.dtype if keeps_dtype else xp.float64)
 
     def to_dense(self, X: Table, dtype: Any = float) -> np.ndarray:
         return np.array(to_numpy(X), dtype=dtype)

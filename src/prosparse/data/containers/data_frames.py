@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import InputError
 from ..arrays import TableLike
-from .base import Container
+from .base import Container, Table
 from .checks import NUMERIC_KINDS, check_numeric, check_unique_names
 
 
@@ -37,6 +37,12 @@ class PandasFrame(Container):
 
     def replace_values(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X)(values, index=X.index, columns=X.columns)
+
+    def to_dense(self, X: Table, dtype: Any = float) -> np.ndarray:
+        if all(isinstance(column_dtype, np.dtype) for column_dtype in X.dtypes):
+            return np.array(X, dtype=dtype)
+        # NumPy cannot convert pandas' NA, the missing value of nullable dtypes.
+        return np.array(X.to_numpy(dtype=float, na_value=np.nan))
 
 
 class PolarsFrame(Container):
