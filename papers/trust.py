@@ -52,12 +52,11 @@ NORMAL_QUANTILE = 1.96  # standard deviations of a 95 % interval
 N_EFFECTS = 5  # number of nonzero coefficients of a regression
 N_SUBSAMPLES = 20  # number of halves in stability selection
 PANEL_SIZE = 10
-N_DRAWS = 16  # usual number of draws
+N_FDRPCA_DRAWS, N_DRAWS, N_STABILITY_DRAWS = 60, 12, 2  # numbers of draws
 SOME_SITUATIONS = (  # situations of a quick run
     "Gaussian",
     "three rows times 5",
     "time series, AR(1) with correlation 0.7",
-    "batches shift columns, groups not given",
     "10 columns",
 )
 # These warnings report the result, not a violated assumption.
@@ -189,10 +188,14 @@ ANY, FALSE = "any selection without shared variance", "false discovery proportio
 ALL_COLUMNS = 100_000
 
 GUARANTEES = (
-    Guarantee(FDRPCA_NAME, ANY, MAX_RATE, False, select_shared("robust"), 100, ALL_COLUMNS),
-    Guarantee(FDRPCA_NAME, FALSE, MAX_RATE, True, select_shared("robust"), 100, ALL_COLUMNS),
-    Guarantee(EXCHANGEABLE, ANY, MAX_RATE, False, select_shared("exchangeable"), 20),
-    Guarantee(EXCHANGEABLE, FALSE, MAX_RATE, True, select_shared("exchangeable"), 20),
+    Guarantee(
+        FDRPCA_NAME, ANY, MAX_RATE, False, select_shared("robust"), N_FDRPCA_DRAWS, ALL_COLUMNS
+    ),
+    Guarantee(
+        FDRPCA_NAME, FALSE, MAX_RATE, True, select_shared("robust"), N_FDRPCA_DRAWS, ALL_COLUMNS
+    ),
+    Guarantee(EXCHANGEABLE, ANY, MAX_RATE, False, select_shared("exchangeable"), N_DRAWS),
+    Guarantee(EXCHANGEABLE, FALSE, MAX_RATE, True, select_shared("exchangeable"), N_DRAWS),
     Guarantee(
         REGRESSOR,
         "any selection without effects",
@@ -235,7 +238,7 @@ GUARANTEES = (
         0.0,
         True,
         bound_stable,
-        2,
+        N_STABILITY_DRAWS,
         min_rows=20,
     ),
 )
@@ -438,7 +441,7 @@ def describe_warnings(cells: Matrix, situation: Situation) -> str:
 def limitations_table(cells: Iterable[Cell]) -> PageTable:
     """Return the documented limitations to which cells refer."""
     used = {cell.limitation for cell in cells if cell.verdict == "limitation"}
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (f"[{k + 1}]", f"`{limitation.page}`", limitation.sentence)
         for k, limitation in enumerate(LIMITATIONS)
         if k in used
@@ -497,9 +500,8 @@ def describe() -> str:
         "standard errors, hold. Other cells are marked: w, a diagnostic warning is issued in at "
         f"least {MIN_WARNED:.0%} of the draws; [k], documented limitation k; bold, neither. Empty "
         "cells do not apply: the estimator has no groups, or the data are too small or too large. "
-        f"Draws per cell: FDRPCA {GUARANTEES[0].n_draws}, exchangeable {GUARANTEES[2].n_draws}, "
-        f"regression, classification and panels {GUARANTEES[4].n_draws}, stability "
-        f"{GUARANTEES[8].n_draws}; half as many with 400 rows, and three with 50,000 columns. "
+        f"Draws per cell: FDRPCA {N_FDRPCA_DRAWS}, stability {N_STABILITY_DRAWS}, others "
+        f"{N_DRAWS}; fewer in five situations with long fits. "
         "The record contains standard errors, numbers of draws and warnings of all cells."
     )
 
