@@ -141,7 +141,7 @@ def shift_batches(given: bool) -> Distortion:
 
     def distort(Z: Array, truth: Array, rng: Generator) -> Distorted:
         batch = np.asarray(rng.integers(3, size=Z.shape[0]))
-        shifted = rng.random(Z.shape[1]) < 0.6
+        shifted: Array = np.asarray(rng.random(Z.shape[1]) < 0.6)
         shifted[-1] = True  # the response depends on the batch as well
         X = Z + (rng.standard_normal((3, Z.shape[1])) * shifted)[batch]
         return Distorted(X, batch if given else None)

@@ -506,11 +506,8 @@ def describe() -> str:
     )
 
 
-def run(quick: bool, data: Data, output: Path) -> Result:
-    """Run E23."""
-    situations = [
-        situation for situation in SITUATIONS if not quick or situation.name in SOME_SITUATIONS
-    ]
+def evaluate_all(situations: Iterable[Situation], quick: bool, data: Data) -> Matrix:
+    """Evaluate each guarantee in each situation to which it applies."""
     cells: Matrix = {}
     for situation in situations:
         for guarantee in GUARANTEES:
@@ -518,10 +515,23 @@ def run(quick: bool, data: Data, output: Path) -> Result:
             cell = evaluate_cell(guarantee, situation, n_draws, data)
             if cell is not None:
                 cells[situation.name, guarantee.name] = cell
+    return cells
+
+
+def result_of(cells: Matrix, situations: Iterable[Situation]) -> Result:
+    """Return rows, claims and tables."""
     rows = [row for cell in cells.values() for row in rows_of(cell)]
     tables = (matrix_table(cells, situations), limitations_table(cells.values()))
     seeds = f"{SEED}, the name of the situation and the number of the draw"
     return Result(rows, make_claims(cells.values()), [], seeds, describe(), tables)
+
+
+def run(quick: bool, data: Data, output: Path) -> Result:
+    """Run E23."""
+    situations = [
+        situation for situation in SITUATIONS if not quick or situation.name in SOME_SITUATIONS
+    ]
+    return result_of(evaluate_all(situations, quick, data), situations)
 
 
 EXPERIMENTS = (
