@@ -41,7 +41,7 @@ JACKSTRAW = {  # mean power and false discovery proportion over draws 0 to 19, b
     "E17 200": (0.995, 0.047985),
 }
 N_DRAWS = 20
-N_PERMV_DRAWS = {"E17 100": 5, "E17 200": 3}  # draws of permV, which takes long; otherwise 10
+MAX_PERMV_DRAWS = {"E17 100": 3, "E17 200": 2}  # draws of permV, which takes long; otherwise 5
 REAL_DATASETS = ("Golub", "colon", "TCGA mRNA")
 N_REAL_COMPONENTS = 5  # given to permV
 N_SCREENING, N_PERMUTATIONS, MAX_EXCEEDED = 49, 999, 5
@@ -232,7 +232,7 @@ def n_evaluated(design: str, method: str, quick: bool) -> int:
     """Return the number of draws to which a method is applied."""
     if method != "permV":
         return N_DRAWS
-    return 1 if quick else N_PERMV_DRAWS.get(design, 10)
+    return 1 if quick else MAX_PERMV_DRAWS.get(design, 5)
 
 
 def make_claims(

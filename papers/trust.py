@@ -3,7 +3,8 @@
 Each `Guarantee` is an estimator, an error rate and its maximum; each `Situation` of `situations`
 draws data. A cell is the mean error over independent draws. Its verdict follows from a rule:
 
-* holds: the mean is at most the maximum plus two standard errors;
+* holds: the mean is at most the maximum plus two standard errors. The standard error of a
+  proportion of draws is that at the maximum; with few draws, the estimated one is too large;
 * warns: it is not, but a diagnostic warning is issued in at least 90 % of the draws;
 * limitation: neither, but `LIMITATIONS` quotes the page that documents it;
 * fails: none of these.
@@ -100,6 +101,11 @@ class Guarantee(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.estimator}: {self.quantity}"
+
+    @property
+    def is_proportion_of_draws(self) -> bool:
+        """Whether the error of a draw is 0 or 1."""
+        return self.quantity.startswith("any selection")
 
 
 def score_support(support: Array, truth: Array) -> Outcome:
@@ -284,6 +290,14 @@ class Cell(NamedTuple):
         return float(self.errors.std(ddof=1)) / math.sqrt(self.errors.size)
 
     @property
+    def largest_valid(self) -> float:
+        """Largest mean that holds."""
+        limit, error = self.guarantee.limit, self.standard_error
+        if self.guarantee.is_proportion_of_draws:
+            error = math.sqrt(limit * (1.0 - limit) / self.errors.size)
+        return limit + 2.0 * error
+
+    @property
     def limitation(self) -> int | None:
         """Position of the limitation that documents the cell."""
         for k, limitation in enumerate(LIMITATIONS):
@@ -296,7 +310,7 @@ class Cell(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        if self.mean <= self.guarantee.limit + 2.0 * self.standard_error:
+        if self.mean <= self.largest_valid:
             return "holds"
         if self.any_warning >= MIN_WARNED:
             return "warns"

@@ -179,6 +179,15 @@ def test_verdicts(monkeypatch):
     assert make_cell(many, estimator="another").verdict == "fails"
 
 
+def test_proportions_of_draws_have_the_standard_error_of_the_maximum():
+    rate = make_guarantee(lambda sample, rng: Outcome(0.0))._replace(quantity="any selection")
+    for n_selected, verdict in ((2, "holds"), (3, "fails"), (4, "fails")):
+        cell = make_cell(np.arange(12) < n_selected)
+        assert cell.verdict == "holds"  # The estimated standard error is at least 0.11.
+        assert cell._replace(guarantee=rate).verdict == verdict
+    assert cell._replace(guarantee=rate).largest_valid == pytest.approx(0.197, abs=0.001)
+
+
 def test_one_failed_cell_fails_the_claim():
     cells = [make_cell([0.0, 0.0], estimator="Panel", situation="Gaussian")]
     claims = {claim.text.split(":")[0]: claim for claim in trust.make_claims(cells)}
