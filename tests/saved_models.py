@@ -25,7 +25,7 @@ CLASSES = np.where(RESPONSE > 0, "höher", "lower")
 FRAME = pd.DataFrame(X, columns=[f"gene {k} é😀" for k in range(12)])
 MODELS = {
     "FDRPCA": FDRPCA(),
-    "FDRPCA, ranks": FDRPCA(2, rank_transform=True, fdr=0.1, random_state=1),
+    "FDRPCA, ranks": FDRPCA(2, rank_transform=True, fdr=0.1, null="exchangeable"),
     "GSPPCA": GSPPCA(2, scale=True),
     "GSPPCA, given": GSPPCA(2, n_features_to_select=np.int64(4)),
     "SCA": SCA(2),

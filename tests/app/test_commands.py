@@ -553,8 +553,8 @@ def test_permutation_null(inside):
     assert "null datasets" in shown
     assert max(printed["null_expected_by_kind"].values()) == printed["null_expected_n_selected"]
     for text in (shown, page):
-        assert "in 4 datasets with random signs of the deviations from the mean." in text
-        assert "in 4 datasets with independently permuted columns." in text
+        assert "in 5 datasets with random signs of the deviations from the mean." in text
+        assert "in 5 datasets with independently permuted columns." in text
     assert format_mean(printed["null_expected_n_selected"]) in page
     again = run(app, ["report", "t-prosparse/model.prosparse", "--output", "again.html"])
     assert again.exit_code == 0, again.output
@@ -573,7 +573,7 @@ def test_permutations_are_skipped_if_a_fit_is_slow(inside, monkeypatch):
     path = sheet(inside / "t.csv", label=False)
     printed = json.loads(run(app, ["select", path, "--json"]).stdout)
     assert printed["null_expected_n_selected"] is None
-    assert any("--permutations 8" in note for note in printed["notes"])
+    assert any("--permutations 10" in note for note in printed["notes"])
     asked = json.loads(run(app, ["select", path, "--json", "--permutations", "2"]).stdout)
     assert asked["null_expected_n_selected"] == 0
 
@@ -646,7 +646,7 @@ def test_diagnostics_and_script_of_a_regression(inside, capsys):
     np.testing.assert_allclose(printed["selection_frequency"], seen.frequency[at])
     assert (
         printed["null_expected_n_selected"]
-        == permutation_null(model, X, 8, y=y, random_state=0).expected_n_selected
+        == permutation_null(model, X, 10, y=y, random_state=0).expected_n_selected
     )
     code = load_with_about("t-prosparse/model.prosparse")[1]["about"]["script"]
     (inside / "again.py").write_text(code, "utf-8")

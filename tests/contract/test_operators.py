@@ -122,8 +122,99 @@ def test_outer_of_sparse_columns_of_any_density(many, dtype, rng, monkeypatch):
 def test_norms(pair):
     op, _, Z, _ = pair
     close(op.column_squares(), np.sum(Z**2, axis=0))
-    close(op.column_fourth_powers(), np.sum(Z**4, axis=0))
     close(op.row_squares(), np.sum(Z**2, axis=1))
+
+
+def check_power_sums(op, Z, rng):
+    """For weights of one or several columns, of any sign."""
+    for weights in (np.ones((Z.shape[0], 1)), rng.standard_normal((Z.shape[0], 3))):
+        for power in (1, 2, 3, 4):
+            found = np.asarray(op.power_sums(power, op.xp.asarray(weights)))
+            assert found.dtype == np.float64
+            size = np.abs(Z**power).T @ np.abs(weights)
+            np.testing.assert_array_less(
+                np.abs(found - (Z**power).T @ weights), 1e-11 * size + 1e-12
+            )
+
+
+def entries(op):
+    return np.asarray(op.dense())
+
+
+def test_power_sums(pair, rng):
+    op, _, Z, _ = pair
+    check_power_sums(op, Z, rng)
+    columns = np.array([5, 0, 2])
+    check_power_sums(op.take_columns(op.xp.asarray(columns)), Z[:, columns], rng)
+
+
+def test_dense_entries(pair):
+    op, _, Z, _ = pair
+    close(entries(op), Z)
+    close(entries(op.take_columns(op.xp.asarray([3, 1]))), Z[:, [3, 1]])
+
+
+@pytest.mark.parametrize(
+    "order",
+    ["rows", "columns", "shift", "shift rows shift", "groups rows groups columns"],
+)
+def test_scaled_and_shifted_in_any_order(pair, order, rng):
+    """Rows and columns are scaled, matrices of low rank and group means are subtracted."""
+    op, _, Z, _ = pair
+    n, p = Z.shape
+    rows, columns = rng.uniform(0.5, 2.0, n), rng.uniform(0.5, 2.0, p)
+    left, right = rng.standard_normal((n, 2)), rng.standard_normal((2, p))
+    groups = row_groups(rng.permutation(np.arange(n) % 3), n)
+
+    there = op.xp.asarray
+    steps = {
+        "rows": (lambda o: o.scale_rows(there(rows)), lambda A: rows[:, None] * A),
+        "columns": (lambda o: o.scale_columns(there(columns)), lambda A: A * columns),
+        "shift": (lambda o: o.shifted(there(left), there(right)), lambda A: A - left @ right),
+        "groups": (groups.centre_operator, groups.centre),
+    }
+    for step in order.split():
+        op, Z = steps[step][0](op), steps[step][1](Z)
+    close(entries(op), Z)
+    close(op.column_squares(), np.sum(Z**2, axis=0))
+    close(op.gram(), Z.T @ Z)
+    close(op.outer(), Z @ Z.T)
+    F = rng.standard_normal((p, 2))
+    close(op.matmul(there(F)), Z @ F)
+    check_power_sums(op, Z, rng)
+    taken = op.take_columns(there(np.array([4, 1])))
+    close(taken.column_squares(), np.sum(Z[:, [4, 1]] ** 2, axis=0))
+
+
+@pytest.mark.parametrize("size", [1e-85, 1.0, 1e85])
+def test_power_sums_of_sparse_columns_far_from_zero(size, rng):
+    """Powers of the entries neither cancel nor overflow; the last column has one zero."""
+    n = 40
+    X = rng.standard_normal((n, 4)) + np.array([0.0, 1e3, 1e5, 1e5])
+    X[7, 3] = 0.0
+    op = standardise(sparse.csr_array(size * X), True)[0]
+    Z, weights = expected(X, True), rng.random((n, 2))
+    for power in (2, 3, 4):
+        exact = (Z**power).T @ weights
+        limit = 1e-9 * np.abs(Z**power).T @ weights
+        np.testing.assert_array_less(np.abs(op.power_sums(power, weights) - exact), limit)
+
+
+def test_power_sums_of_pieces(rng, monkeypatch):
+    monkeypatch.setattr(sparse_module, "_ENTRIES_PER_PIECE", 20)
+    X = table(rng)
+    op = standardise(sparse.csr_array(X), True)[0]
+    assert len(op._pieces) > 2
+    check_power_sums(op, expected(X, True), rng)
+
+
+def test_rough_power_sums(pair, rng):
+    op, _, Z, _ = pair
+    rough = op.rough()
+    weights = rng.random((Z.shape[0], 2))
+    for power in (2, 4):
+        found = np.asarray(rough.power_sums(power, rough.xp.asarray(weights, dtype=rough.dtype)))
+        np.testing.assert_allclose(found, (Z**power).T @ weights, rtol=1e-4)
 
 
 def test_take_columns_in_any_order(pair):

@@ -12,11 +12,13 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from prosparse import (
+    DuplicateRowsWarning,
     FewerComponentsWarning,
     FewVariablesWarning,
     InputError,
     ManyComponentsWarning,
     NoStructureWarning,
+    OutlyingRowsWarning,
     ParameterError,
     RowOrderWarning,
     ShortPanelWarning,
@@ -25,10 +27,12 @@ from prosparse.inference.loop import StopReason
 
 REFUSALS = (InputError, ParameterError, NotFittedError)
 WORDS = (
+    DuplicateRowsWarning,
     FewerComponentsWarning,
     FewVariablesWarning,
     ManyComponentsWarning,
     NoStructureWarning,
+    OutlyingRowsWarning,
     RowOrderWarning,
     ShortPanelWarning,
     ConvergenceWarning,

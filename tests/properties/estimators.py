@@ -22,6 +22,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "FDRPCA": {
         "n_components": counts,
         "fdr": one_of(0.05, 0.5),
+        "null": one_of("robust", "exchangeable"),
         "min_communality": one_of(0.0, 0.0, 0.5),
         "rank_transform": flags,
     },

@@ -66,9 +66,8 @@ def test_tests_of_variables():
     )
     assert percent(d / (len(WINE) - 1)) in sentences[1]
     assert sentences[2] == (
-        "If the rows are exchangeable, the false discovery rate is at most 0.1: on average, at "
-        "most 10 of 100 selected variables are false discoveries. Rows of unequal noise and "
-        "outlying rows violate this assumption."
+        "If the rows are independent, the false discovery rate is at most 0.1: on average, at most "
+        "10 of 100 selected variables are false discoveries."
     )
     largest = int(np.argmax(model.communality_))
     communality = f"{WINE.columns[largest]} ({percent(model.communality_[largest], 0)})"

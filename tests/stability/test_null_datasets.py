@@ -232,6 +232,15 @@ def test_consistency_with_the_null(statistic, null_statistic, consistent):
     assert null.consistent_with_null == consistent
 
 
+def test_empty_selections_do_not_raise_the_limit():
+    counts, values = np.array([0, 9, 0, 8]), np.array([0.0, 0.6, 0.0, 0.5])
+    null = PermutationNull(
+        "M", 30, 30, False, counts, 0.98, values, "explained_variance", ("signs",) * 4
+    )
+    assert not null.consistent_with_null
+    assert replace(null, statistic=0.59).consistent_with_null
+
+
 def test_json_round_trip(by_evidence):
     again = PermutationNull.from_json(by_evidence.to_json())
     assert again.summary() == by_evidence.summary()

@@ -9,7 +9,7 @@ from prosparse.structure.false_discoveries import (
     benjamini_hochberg,
     combine_pvalues,
 )
-from prosparse.structure.null_distribution import moment_matched_pvalues
+from prosparse.structure.null_distribution import Moments, beta_tail, gaussian_variance
 
 pytestmark = pytest.mark.quick
 
@@ -35,7 +35,8 @@ def test_nested_models_have_the_nominal_level(n, D):
     squares = rng.chisquare(1, (40_000, D))
     total = squares.sum(axis=1) + rng.chisquare(n - 1 - D, 40_000)
     R2 = np.cumsum(squares, axis=1) / total[:, None]
-    p = combine_pvalues(moment_matched_pvalues(R2, np.zeros(R2.shape), n - 1))
+    mean = np.broadcast_to(np.arange(1, D + 1) / (n - 1), R2.shape)
+    p = combine_pvalues(beta_tail(R2, Moments(mean, gaussian_variance(mean, n - 1))))
     for level in (0.1, 0.05, 0.01):
         error = np.sqrt(level / 40_000)
         assert np.mean(p <= level) <= level + 3 * error

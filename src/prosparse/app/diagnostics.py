@@ -14,7 +14,7 @@ from ..models._base import VariableSelector
 from ..report.redundancy import find_redundancy
 from ..stability import permutation_null, stability_selection
 
-DEFAULT_PERMUTATIONS = 8  # four of each kind, the minimum to estimate a standard deviation
+DEFAULT_PERMUTATIONS = 10  # five of each kind; a standard deviation needs at least four
 MAX_FIT_SECONDS = 2.0  # maximum duration of a fit for null datasets by default
 MAX_SECONDS = 6.0  # time limit of the null datasets by default
 

@@ -168,12 +168,17 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
     p, d = len(found.names), found.loadings.shape[0]
     fdr, minimum = float(found.parameters["fdr"]), float(found.parameters["min_communality"])
     subject = "One component explains" if d == 1 else f"{d} components explain"
+    robust = found.parameters.get("null") != "exchangeable"
+    assumption = (
+        "If the rows are independent"
+        if robust
+        else "If the rows are independent and have equal noise"
+    )
     sentences = [
         f"{subject} {percent(found.explained)} of the total variance of the {p:,} standardised "
         f"variables. The null expectation of the communality is {percent(tests.null_communality)}.",
-        f"If the rows are exchangeable, the false discovery rate is at most {fdr:.3g}: on average, "
-        f"at most {100 * fdr:.3g} of 100 selected variables are false discoveries. Rows of unequal "
-        "noise and outlying rows violate this assumption.",
+        f"{assumption}, the false discovery rate is at most {fdr:.3g}: on average, at most "
+        f"{100 * fdr:.3g} of 100 selected variables are false discoveries.",
     ]
     if found.n_selected > 1:
         communalities = ", ".join(list_communalities(found, tests, MAX_NAMED))

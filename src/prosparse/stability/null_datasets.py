@@ -153,17 +153,23 @@ class PermutationNull:
 
         The limit is Student's one-sided 99 % prediction limit for one more null dataset,
         mean + t s sqrt(1 + 1/m), with m datasets of standard deviation s. With fewer than four
-        datasets it is their maximum. The statistic must exceed the limits of both kinds of null
+        datasets it is their maximum. The explained variance is compared with that of null datasets
+        with selected variables. The statistic must exceed the limits of both kinds of null
         datasets. The value is False if the statistic is unknown, because the number of selected
         variables alone is not sufficient.
         """
         parts = self._parts()
         if len(parts) > 1:
             return any(part.consistent_with_null for part in parts.values())
-        known = self.null_statistic[np.isfinite(self.null_statistic)]
-        if self.n_selected == 0 or self.statistic is None or known.size == 0:
+        known = np.isfinite(self.null_statistic)
+        if self.statistic_name == "explained_variance":
+            # Without selected variables there are no components. Their zeros would inflate the
+            # standard deviation, and with it the limit.
+            known &= self.null_n_selected > 0
+        if self.n_selected == 0 or self.statistic is None or not known.any():
             return False
-        return bool(np.any(self.null_n_selected > 0) and self.statistic <= _prediction_limit(known))
+        limit = _prediction_limit(self.null_statistic[known])
+        return bool(np.any(self.null_n_selected > 0) and self.statistic <= limit)
 
     def _parts(self) -> dict[NullKind, PermutationNull]:
         """Split the null datasets by kind, in the order of the first ones."""

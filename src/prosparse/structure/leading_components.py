@@ -270,7 +270,8 @@ class StandardisedData:
     def fourth_moments(self) -> np.ndarray:
         """Compute sum_a y_a^4 of each column y scaled to unit length, (p,)."""
         fourth = _to_float64(self.op.power_sums(4, self.from_numpy(np.ones((self.n, 1)))))[:, 0]
-        return np.asarray(fourth / np.maximum(self.sums_of_squares, 1e-300) ** 2)
+        squares = np.where(self.sums_of_squares > 0.0, self.sums_of_squares, 1.0)
+        return np.asarray(fourth / squares**2)
 
     def cross_products(self, columns: np.ndarray) -> np.ndarray:
         """Compute X'Y for some columns Y of the data, (p, k)."""

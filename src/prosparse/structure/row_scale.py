@@ -41,9 +41,12 @@ class EqualisedRows(NamedTuple):
 def equalise_rows(op: Operator, groups: RowGroups | None = None) -> EqualisedRows:
     """Divide each row by its scale and standardise the columns again.
 
-    The columns of ``op`` have equal variance. They are centred within the groups.
+    The columns of ``op`` have equal variance and mean 0. They are centred within the groups before
+    and after the division: differences between groups divided by unequal scales would remain.
     """
     rows = single_group(op.shape[0]) if groups is None else groups
+    if rows.sizes.size > 1:
+        op = rows.centre_operator(op)
     scale = estimate_row_scale(op, rows)
     like = op.column_squares()
     divided = rows.centre_operator(op.scale_rows(from_numpy(1.0 / scale, like, op.dtype)))
@@ -62,6 +65,7 @@ def estimate_row_scale(op: Operator, rows: RowGroups) -> np.ndarray:
     count = min(p, _MAX_COLUMNS, max(_MIN_COLUMNS, _MAX_ENTRIES // n))
     columns = np.unique(np.linspace(0, p - 1, count).astype(int))
     Z = to_numpy(op.take_columns(columns).dense()).astype(float)
+    Z = rows.centre(Z)
     scale = np.ones(n)
     for _ in range(_N_ITERATIONS):
         standardised = rows.centre(Z / scale[:, None])

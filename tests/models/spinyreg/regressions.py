@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 
 from prosparse.datasets import make_sparse_regression
-from prosparse.models.spinyreg import model as rg
+from prosparse.models.spinyreg.linear import linear_model
 
 SHAPES = [(30, 6), (12, 12), (10, 25), (60, 40)]
 
@@ -17,7 +17,13 @@ def problem(n, p, seed=0, q=3, **options):
     X, y, coef = make_sparse_regression(n, p, n_informative=q, random_state=seed, **options)
     X, y = X - X.mean(axis=0), y - y.mean()
     X = X / X.std(axis=0)
-    return X, y, rg.moments(X.T @ X, X.T @ y, float(y @ y), n), coef
+    return X, y, model_of(X, y, n - 1), coef
+
+
+def model_of(X, y, dof=None):
+    """Build the linear model of one response."""
+    G, B = X.T @ X, (X.T @ y)[:, None]
+    return linear_model(G, B, np.array([float(y @ y)]), len(y), dof)
 
 
 def max_evidence(Z, y):
@@ -39,7 +45,7 @@ def dense(X, y, v, alpha, gamma):
 
 
 def precisions(fit):
-    return np.exp(fit.log_ratio) / fit.sigma2, 1.0 / fit.sigma2
+    return np.exp(fit.log_ratio) / fit.sigma2[0], 1.0 / fit.sigma2[0]
 
 
 class CorrelatedDesign(NamedTuple):

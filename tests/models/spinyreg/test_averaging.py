@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from regressions import correlated_design, problem
+from regressions import correlated_design, model_of, problem
 from scipy import sparse
 from scipy.special import softmax
 
@@ -14,15 +14,23 @@ from prosparse import NoStructureWarning, ParameterError, SpinyRegressor, load, 
 from prosparse.datasets import make_sparse_regression
 from prosparse.models.spinyreg import averaging as av
 from prosparse.models.spinyreg import common_magnitude as cm
-from prosparse.models.spinyreg.model import moments
+from prosparse.models.spinyreg.linear_states import JumpTargets, LinearVisit
+from prosparse.models.spinyreg.screening import max_linear_sizes
 from prosparse.models.spinyreg.stepwise import log_size_prior, rules_for, search
 
 
 def searched(data, n, p):
-    """Return the best set of the search and the prior of the average."""
-    rules = rules_for(n, p, True, max_iter=1000, tol=1e-6)
-    fit = search(data, lambda: data.b, rules)[-1].state.fit
-    return fit, av.set_prior(data, rules.log_prior, fit, n - 1)
+    """Return the best set of the search and the states of the average."""
+    rules = rules_for(p, max_linear_sizes(n, p, True), max_iter=1000, tol=1e-6)
+    fit = search(data, lambda: data.B[:, 0], rules)[-1].state.fit
+    return fit, data.states(rules.log_prior, fit)
+
+
+def sum_all(space):
+    """Average over all sets by enumeration."""
+    sums, by_size, sizes = space.enumerate_sets()
+    inclusion = av.Inclusion(sums.weight, by_size, sizes)
+    return av.summarise(space, inclusion, np.arange(space.n_variables), sums, True)
 
 
 class Term(NamedTuple):
@@ -96,40 +104,40 @@ def slow_average(terms):
 def terms():
     """Terms of a small problem with high uncertainty."""
     X, y, data, _ = problem(25, 5, seed=3, q=2, noise=3.0)
-    fit, prior = searched(data, 25, 5)
-    return data, fit, prior, slow_terms(X, y, prior)
+    fit, space = searched(data, 25, 5)
+    return data, fit, space, slow_terms(X, y, space.prior)
 
 
 @pytest.fixture(scope="module")
 def summed(terms):
     """Average of the same problem."""
-    data, fit, prior, all_terms = terms
-    return data, fit, prior, slow_average(all_terms)
+    data, fit, space, all_terms = terms
+    return data, fit, space, slow_average(all_terms)
 
 
 def test_enumeration_equals_dense_sums(summed):
-    data, _, prior, (inclusion, mean, covariance, noise) = summed
-    found = av.sum_all(data, prior)
-    assert found.n_sets == 2**5
+    _, _, space, (inclusion, mean, covariance, noise) = summed
+    found = sum_all(space)
     assert 0.05 < inclusion.min() < inclusion.max() < 1.0  # The problem is informative.
     np.testing.assert_allclose(found.inclusion, inclusion, rtol=1e-9)
-    np.testing.assert_allclose(found.mean, mean, rtol=1e-8, atol=1e-12)
-    np.testing.assert_allclose(found.covariance, covariance, rtol=1e-8, atol=1e-12)
-    assert found.sigma2 == pytest.approx(noise, rel=1e-9)
+    np.testing.assert_allclose(found.mean[0], mean, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(found.covariance[0, 1:, 1:], covariance, rtol=1e-8, atol=1e-12)
+    assert found.covariance[0, 0, 0] == pytest.approx(noise / 25, rel=1e-9)
+    assert found.sigma2[0] == pytest.approx(noise, rel=1e-9)
     assert found.excluded_variance == 0.0
 
 
 def test_jump_process_agrees_with_enumeration(summed, monkeypatch):
-    data, fit, prior, (inclusion, mean, covariance, noise) = summed
+    _, fit, space, (inclusion, mean, covariance, noise) = summed
     monkeypatch.setattr(av, "STABILITY_TOL", 0.0)
     monkeypatch.setattr(av, "MAX_STATES", 8000)
-    found = av.sample(data, prior, fit.v, np.random.default_rng(0), [])
+    found = av.sample(space, fit.v, np.random.default_rng(0), [])
     np.testing.assert_allclose(found.inclusion, inclusion, atol=0.02)
     size = np.sqrt(np.diagonal(covariance))
-    np.testing.assert_allclose(found.mean, mean, atol=0.05 * size.max())
-    np.testing.assert_allclose(found.covariance, covariance, atol=0.05 * size.max() ** 2)
-    assert found.sigma2 == pytest.approx(noise, rel=0.02)
-    exact = av.sum_all(data, prior)
+    np.testing.assert_allclose(found.mean[0], mean, atol=0.05 * size.max())
+    np.testing.assert_allclose(found.covariance[0, 1:, 1:], covariance, atol=0.05 * size.max() ** 2)
+    assert found.sigma2[0] == pytest.approx(noise, rel=0.02)
+    exact = sum_all(space)
     numbers = exact.size_probability.size
     np.testing.assert_allclose(found.by_size[:, :numbers], exact.by_size, atol=0.02)
     np.testing.assert_allclose(found.size_probability[:numbers], exact.size_probability, atol=0.03)
@@ -137,24 +145,24 @@ def test_jump_process_agrees_with_enumeration(summed, monkeypatch):
 
 def test_inclusion_over_the_second_half_of_a_run():
     """The third state is visited in the second half only."""
-    local = [
-        av.StateRates(*(np.array(each) for each in ([1.0], q, [], [])))
-        for q in ([0.1], [0.5], [0.9])
+    states = [
+        LinearVisit(np.zeros(1, dtype=int), np.ones(1), np.array([q]), np.zeros(0))
+        for q in (0.1, 0.5, 0.9)
     ]
-    visits = av.Visits({}, [((0,), None)] * 3, local, [], [2.0, 3.0, 5.0])
+    visits = av.Visits({}, [], states, [2.0, 3.0, 5.0])
     np.testing.assert_allclose(visits.inclusion(np.zeros(0)), [(0.2 + 1.5 + 4.5) / 10.0])
     np.testing.assert_allclose(visits.inclusion(np.array([2.0, 1.0])), [(0.0 + 1.0 + 4.5) / 7.0])
 
 
 def test_jump_targets_do_not_change_the_average(summed, monkeypatch):
-    data, fit, prior, (inclusion, mean, covariance, _) = summed
+    _, fit, space, (inclusion, mean, covariance, _) = summed
     monkeypatch.setattr(av, "STABILITY_TOL", 0.0)
     monkeypatch.setattr(av, "MAX_STATES", 4000)
     intermediate_sets = [np.array(v) for v in ([0, 3], [3, 1, 2], [4], [0, 1, 2, 3, 4])]
-    found = av.sample(data, prior, fit.v, np.random.default_rng(1), intermediate_sets)
+    found = av.sample(space, fit.v, np.random.default_rng(1), intermediate_sets)
     np.testing.assert_allclose(found.inclusion, inclusion, atol=0.03)
     size = np.sqrt(np.diagonal(covariance)).max()
-    np.testing.assert_allclose(found.mean, mean, atol=0.1 * size)
+    np.testing.assert_allclose(found.mean[0], mean, atol=0.1 * size)
 
 
 def test_jump_targets_connect_distant_sets():
@@ -167,21 +175,21 @@ def test_jump_targets_connect_distant_sets():
     y -= X[:, 0] * (X[:, 0] @ y) / 40
     y = y / y.std() + rng.standard_normal(40)
     y -= y.mean()
-    data = moments(X.T @ X, X.T @ y, float(y @ y), 40)
-    _, prior = searched(data, 40, 6)
-    exact = av.sum_all(data, prior).inclusion
+    data = model_of(X, y, len(y) - 1)
+    _, space = searched(data, 40, 6)
+    exact = sum_all(space).inclusion
     assert exact[:2].min() > 0.9
     nothing, draws = np.zeros(0, dtype=int), np.random.default_rng(1)
-    stuck = av.sample(data, prior, nothing, draws, []).inclusion
+    stuck = av.sample(space, nothing, draws, []).inclusion
     assert stuck[:2].max() < 0.5  # The problem is informative.
-    found = av.sample(data, prior, nothing, draws, [np.array([0, 1])]).inclusion
+    found = av.sample(space, nothing, draws, [np.array([0, 1])]).inclusion
     np.testing.assert_allclose(found, exact, atol=0.05)
 
 
 def test_rates_follow_from_densities(terms):
     """Rates are pi(new) / (pi(old) + pi(new)); s and -s are the same model."""
-    data, _, prior, all_terms = terms
-    log_posteriors = {}
+    data, _, space, all_terms = terms
+    prior, log_posteriors = space.prior, {}
     for term in all_terms:
         v, s, a = term.state
         if s is not None:
@@ -189,21 +197,21 @@ def test_rates_follow_from_densities(terms):
         log_posteriors[v, s, a] = np.logaddexp(
             log_posteriors.get((v, s, a), -np.inf), term.log_posterior
         )
-    p, grid = data.b.size, prior.grid
+    p, grid = data.n_variables, prior.grid
     common = grid.n_independent + 3
     states = [((0, 3), None, 3), ((1,), None, 0), ((), None, 5), ((), (), common)]
     states += [((2,), (1.0,), common), ((0, 1, 2, 3, 4), (1.0, 1.0, 1.0, -1.0, 1.0), common)]
     states += [
         ((0, 1, 4), (1.0, -1.0, -1.0), a) for a in range(grid.n_independent, grid.rho.size, 4)
     ]
-    nowhere = av.JumpTargets([], [], {}, np.zeros((0, grid.rho.size)))
+    space.targets = JumpTargets([], [], {}, np.zeros((0, grid.rho.size)))
     for v, s, a in states:
-        at = av.state_rates(data, prior, np.array(v, int), None if s is None else np.array(s), a)
+        at = cm.state_rates(data, prior, np.array(v, int), None if s is None else np.array(s), a)
         q = len(v)
         assert at.rates.size == 2 * p + q + grid.rho.size
         led = 0
         for j in np.flatnonzero(at.rates):
-            there, b = av.jump(prior, nowhere, p, (v, s), a, at, int(j))
+            there, b = space.move(((v, s), a), at, int(j))
             expected = 1.0 / (1.0 + np.exp(log_posteriors[v, s, a] - log_posteriors[(*there, b)]))
             rate = cm.GRID_RATE if j >= 2 * p + q else 1.0
             assert at.rates[j] == pytest.approx(rate * expected, rel=1e-7)
@@ -242,15 +250,16 @@ def conditional(log_posteriors, v, s, a, j):
 
 def test_jumps_between_priors_are_reversible(summed):
     """Detailed balance requires reversible jumps."""
-    data, _, prior, _ = summed
-    nowhere, p = av.JumpTargets([], [], {}, np.zeros((0, prior.grid.rho.size))), data.b.size
+    data, _, space, _ = summed
+    prior, p = space.prior, data.n_variables
+    space.targets = JumpTargets([], [], {}, np.zeros((0, prior.grid.rho.size)))
     v, n_independent = (0, 1, 4), prior.grid.n_independent
 
     def targets(signs, a):
-        at = av.state_rates(data, prior, np.array(v), None if signs is None else np.array(signs), a)
+        at = cm.state_rates(data, prior, np.array(v), None if signs is None else np.array(signs), a)
         start = 2 * p + len(v)
         to = start + np.flatnonzero(at.rates[start:])
-        return {av.jump(prior, nowhere, p, (v, signs), a, at, int(j)) for j in to}
+        return {space.move(((v, signs), a), at, int(j)) for j in to}
 
     for a in range(n_independent):
         there = [state for state in targets(None, a) if state[0][1] is not None]
@@ -406,11 +415,11 @@ def test_averaged_predictions_of_noise_are_close_to_the_mean():
 def test_promising_variables_are_sampled():
     X, y, coef = make_sparse_regression(60, 600, n_informative=3, random_state=0)
     _, _, data, _ = problem(60, 600, q=3)
-    fit, prior = searched(data, 60, 600)
-    visited = av.select_promising(data, fit, prior.dof)
-    assert av.MAX_VISITED / 2 <= visited.size <= av.MAX_VISITED + fit.v.size
+    fit, space = searched(data, 60, 600)
+    visited = av.select_promising(data, fit, space.max_visited)
+    assert space.max_visited / 2 <= visited.size <= space.max_visited + fit.v.size
     assert set(np.flatnonzero(coef)) <= set(visited.tolist())
-    assert np.all(np.diff(np.abs(data.b[visited])) <= 0)
+    assert np.all(np.diff(np.abs(data.B[visited, 0])) <= 0)
     model = SpinyRegressor().fit(X, y)
     assert model.inclusion_probability_[coef != 0].min() > 0.95
     others = np.setdiff1d(np.arange(600), visited)

@@ -1,22 +1,18 @@
-"""Decision rules, representatives, null test and credible intervals."""
+"""Decision rules, representatives and credible intervals."""
 
 import itertools
 import warnings
 
 import numpy as np
 import pytest
-from regressions import problem
+from regressions import model_of, problem
 
 from prosparse import NoStructureWarning, ParameterError, SpinyRegressor
-from prosparse.data import standardise
 from prosparse.datasets import make_sparse_regression
 from prosparse.metrics import support_f_score
 from prosparse.models.spinyreg import averaging as av
 from prosparse.models.spinyreg import decision_rules as rules_module
-from prosparse.models.spinyreg import null_test
-from prosparse.models.spinyreg.model import moments
-from prosparse.models.spinyreg.response import prepare_response
-from prosparse.models.spinyreg.screening import candidates
+from prosparse.models.spinyreg.screening import max_linear_sizes
 from prosparse.models.spinyreg.stepwise import rules_for, search
 
 
@@ -51,56 +47,11 @@ def test_empty_set_has_the_largest_expected_f_score():
     assert rules_module.maximise_expected_f_score(by_size, 0.29, 0).v.size == 0
 
 
-@pytest.mark.parametrize("shared", [0.0, 0.8])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_null_test_has_its_level(shared, weighted, rng):
-    """The level holds for correlated columns and weighted rows."""
-    n, p = 25, 30
-    X = rng.standard_normal((n, p)) + np.sqrt(shared / (1 - shared)) * rng.standard_normal((n, 1))
-    weights = None
-    if weighted:  # inverse variances
-        weights = rng.uniform(0.3, 3.0, n)
-        weights /= weights.mean()
-    op, _ = standardise(X, True, weights, centre=True)
-
-    def rejects(y):
-        response = prepare_response(y, True, weights)
-        pool = candidates(op, response.y, response.yy, response.n)
-        return null_test.rejects_null(pool, response.root, 1)
-
-    scale = 1.0 if weights is None else np.sqrt(weights)
-    found = [rejects(rng.standard_normal(n) / scale) for _ in range(200)]
-    assert 0.005 <= np.mean(found) <= 0.065
-    assert rejects(X[:, 0] + 0.5 * rng.standard_normal(n))
-    assert rejects(X[:, 0] + X[:, 1])
-
-
-def test_statistic_is_a_sum_of_bayes_factors(rng):
-    """Each factor compares one variable with none at lambda = x'x, up to sqrt(2)."""
-    X = rng.standard_normal((12, 3))
-    X -= X.mean(axis=0)
-    y = X[:, 0] + rng.standard_normal(12)
-    y -= y.mean()
-    d, factors = (X * X).sum(axis=0), 0.0
-    for x, square in zip(X.T, d, strict=True):
-        C = np.eye(12) + np.outer(x, x) / square
-        factors += (y @ np.linalg.solve(C, y) / (y @ y)) ** (-11 / 2)
-    found = null_test.log_bayes_factor_sum((X.T @ y)[:, None], d, np.array([y @ y]), 11.0)
-    assert found[0] == pytest.approx(np.log(factors))
-
-
-def test_null_test_needs_enough_rows():
-    op, _ = standardise(np.array([[1.0, 2.0], [3.0, 1.0]]), True, None, centre=True)
-    response = prepare_response(np.array([1.0, 2.0]), True)
-    pool = candidates(op, response.y, response.yy, response.n)
-    assert not null_test.rejects_null(pool, None, 1)
-
-
 def summarise(X, y):
-    data = moments(X.T @ X, X.T @ y, float(y @ y), len(y))
-    rules = rules_for(*X.shape, True, max_iter=1000, tol=1e-6)
-    fit = search(data, lambda: data.b, rules)[-1].state.fit
-    return data, av.sum_all(data, av.set_prior(data, rules.log_prior, fit, len(y) - 1))
+    data = model_of(X, y, len(y) - 1)
+    rules = rules_for(X.shape[1], max_linear_sizes(*X.shape, True), max_iter=1000, tol=1e-6)
+    fit = search(data, lambda: data.B[:, 0], rules)[-1].state.fit
+    return data, av.average_over_sets(data, rules.log_prior, fit, [], 0)
 
 
 def test_one_of_two_copies_is_selected():
@@ -173,20 +124,14 @@ def test_f_score_rule_has_the_best_f_score():
     assert best > max(np.mean(found) for found in scores.values()) + 0.005
 
 
-def test_null_test_decides_if_the_search_finds_nothing(monkeypatch):
-    """Variables are selected if the test rejects, and none otherwise."""
+def test_selected_set_of_the_rule(monkeypatch):
     rng = np.random.default_rng(1)
-    X, y = rng.standard_normal((40, 11)), rng.standard_normal(40)
-    monkeypatch.setattr(rules_module, "rejects_null", lambda pool, root, n_intercepts: False)
-    with pytest.warns(NoStructureWarning):
-        assert SpinyRegressor().fit(X, y).n_selected_ == 0
+    X = rng.standard_normal((40, 11))
+    y = X[:, 0] + 0.5 * rng.standard_normal(40)
     monkeypatch.setattr(
         "prosparse.models.spinyreg.solve.select_by_f_score",
-        lambda data, average, allowed: rules_module.SelectedSet(np.array([3, 1]), 0.5),
+        lambda model, average, allowed: rules_module.SelectedSet(np.array([3, 1]), 0.5),
     )
-    with pytest.warns(NoStructureWarning):
-        assert SpinyRegressor().fit(X, y).n_selected_ == 0
-    monkeypatch.setattr(rules_module, "rejects_null", lambda pool, root, n_intercepts: True)
     model = SpinyRegressor().fit(X, y)
     assert np.flatnonzero(model.support_).tolist() == [1, 3]
     assert np.flatnonzero(model.selected_coef_).tolist() == [1, 3]

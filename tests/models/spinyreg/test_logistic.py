@@ -1,6 +1,5 @@
 """Evidence of logistic models compared with integrals, search and averaging."""
 
-import itertools
 import math
 
 import numpy as np
@@ -10,8 +9,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from prosparse.models.spinyreg import logistic as lg
-from prosparse.models.spinyreg import logistic_average as la
-from prosparse.models.spinyreg import logistic_search as ls
+from prosparse.models.spinyreg import stepwise
 from prosparse.models.spinyreg.probability import log_probabilities
 
 
@@ -22,11 +20,19 @@ def problem(n=60, p=6, seed=0, size=1.0, intercept=True, counts=False):
     t = (rng.random(n) < expit(0.5 * size * (X[:, 0] - X[:, 1]) - 0.4)).astype(float)
     count = rng.integers(1, 4, n).astype(float) if counts else np.ones(n)
     X = X - count @ X / count.sum()
-    return lg.make_data(X, t, count, intercept)
+    return lg.logistic_model(X, t, count, intercept)
 
 
-def rules(data):
-    return ls.rules_for(data, data.X.shape[1], max_iter=100, tol=1e-7)
+def grid_point(data, tau):
+    """Return the model with tau on its grid, and the grid point of tau."""
+    log_tau = np.sort(np.append(data.log_tau, math.log(tau)))
+    data = data._replace(log_tau=log_tau, log_tau_prior=np.zeros(log_tau.size))
+    return data, int(np.argmin(np.abs(log_tau - math.log(tau))))
+
+
+def fit_at(data, v, tau):
+    data, k = grid_point(data, tau)
+    return lg.fit_model(data, np.array(v, dtype=int), k)
 
 
 def log_joint(data, v, tau, theta):
@@ -42,7 +48,7 @@ def log_joint(data, v, tau, theta):
 
 def integrate_evidence(data, v, tau):
     """Compute log p(t | v, tau) as a sum over a fine grid."""
-    fit = lg.fit_model(data, np.array(v, dtype=int), math.log(tau))
+    fit = fit_at(data, v, tau)
     steps = np.linspace(-10.0, 10.0, 81)
     axes = [m + s * steps for m, s in zip(fit.mode, np.sqrt(fit.C.diagonal()), strict=True)]
     theta = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, len(axes))
@@ -63,13 +69,13 @@ def integrate_evidence(data, v, tau):
 )
 def test_laplace_evidence_is_close_to_the_integral(options, v, error, tau):
     data = problem(**options)
-    fit = lg.fit_model(data, np.array(v, dtype=int), math.log(tau))
+    fit = fit_at(data, v, tau)
     assert fit.log_evidence == pytest.approx(integrate_evidence(data, v, tau), abs=error)
 
 
 def test_mode_is_a_maximum():
     data, v = problem(counts=True), np.array([3, 0])
-    fit = lg.fit_model(data, v, 0.0)
+    fit = fit_at(data, v, 1.0)
     top = log_joint(data, v, 1.0, fit.mode)
     for step in np.eye(3) * 1e-3:
         assert log_joint(data, v, 1.0, fit.mode + step) < top
@@ -85,7 +91,7 @@ def test_mode_is_a_maximum():
 
 def test_separated_classes_have_finite_coefficients():
     data = problem(n=30, size=1e6)
-    fit = lg.fit_model(data, np.arange(2), math.log(16.0))
+    fit = fit_at(data, np.arange(2), 16.0)
     assert np.isfinite(fit.log_evidence)
     assert np.abs(fit.mode).max() < 100.0
     assert np.all(np.linalg.eigvalsh(fit.C) > 0.0)
@@ -95,8 +101,9 @@ def test_separated_classes_have_finite_coefficients():
 def test_second_order_gains(intercept):
     """Gains are differences of the evidence of the Gaussian posterior with fixed curvature."""
     data = problem(intercept=intercept, counts=True)
-    fit = lg.fit_model(data, np.array([0, 2]), -0.3)
-    lam, everything = math.exp(lg.log_lambda(data, -0.3)), np.array([0, 2, 1, 3, 4, 5])
+    data, k = grid_point(data, math.exp(-0.3))
+    fit = lg.fit_model(data, np.array([0, 2]), k)
+    lam, everything = math.exp(data.log_lambda(k)), np.array([0, 2, 1, 3, 4, 5])
     Z, c = lg.design(data, everything), data.intercept
     A = (Z.T * fit.S) @ Z + np.diag([0.0] * c + [lam] * 6)
     mode = np.concatenate([fit.mode, np.zeros(4)])
@@ -114,31 +121,15 @@ def test_second_order_gains(intercept):
     near = lg.score_all_additions(data, fit)
     for j in (1, 3, 4, 5):
         assert near.gain[j] == pytest.approx(second_order([0, 2, j]) - here)
-    assert lg.removal_gains(data, fit)[0] == pytest.approx(second_order([2]) - here)
-    assert lg.removal_gains(data, fit)[1] == pytest.approx(second_order([0]) - here)
-    exchange = lg.exchange_gains(data, fit, near)
+    assert data.removal_gains(fit)[0] == pytest.approx(second_order([2]) - here)
+    assert data.removal_gains(fit)[1] == pytest.approx(second_order([0]) - here)
+    exchange = data.exchange_gains(fit, near)
     assert exchange[3, 0] == pytest.approx(second_order([3, 2]) - here)
     assert exchange[5, 1] == pytest.approx(second_order([0, 5]) - here)
     assert np.all(exchange[[0, 2]] == -np.inf)
 
 
 # --- the search
-
-
-def test_search_is_non_decreasing_and_finds_the_best_set():
-    for seed in range(5):
-        data = problem(n=80, p=5, seed=seed)
-        given = rules(data)
-        runs = ls.search(data, given)
-        for run in runs:
-            assert np.all(np.diff(run.bounds) >= 0.0)
-        every = [
-            ls.fit_state(data, given, np.array(v, dtype=int), k).bound
-            for q in range(6)
-            for v in itertools.combinations(range(5), q)
-            for k in (range(given.log_tau.size) if q else [0])
-        ]
-        assert runs[-1].state.bound == pytest.approx(max(every), abs=1e-5)
 
 
 def test_search_finds_suppressor_variables():
@@ -149,69 +140,35 @@ def test_search_finds_suppressor_variables():
     X[:, 4] = X[:, 2] + hidden
     t = (hidden > 0).astype(float)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    data = lg.make_data(X, t, np.ones(80), True)
-    given = rules(data)
-    first = ls.local_search(data, ls.empty_state(data, given), given).state
+    data = lg.logistic_model(X, t, np.ones(80), True)
+    rules = stepwise.rules_for(12, (12, 12), max_iter=100, tol=1e-7)
+    first = stepwise.local_search(data, stepwise.empty_set(data), rules).state
     assert first.fit.v.size == 0
-    assert set(ls.search(data, given)[-1].state.fit.v) == {2, 4}
+    found = stepwise.search(data, data.marginal, rules)[-1].state.fit
+    assert set(found.v) == {2, 4}
 
 
 def test_integral_over_tau():
-    data = problem()
-    given, v = rules(data), np.array([0, 1])
-    fits = [lg.fit_model(data, v, log_tau) for log_tau in given.log_tau]
-    terms = [f.log_evidence + s for f, s in zip(fits, given.log_tau_prior, strict=True)]
-    found = ls.integrate_tau(data, given, ls.fit_state(data, given, v, 2))
+    data, v = problem(), np.array([0, 1])
+    fits = [lg.fit_model(data, v, k) for k in range(data.log_tau.size)]
+    terms = [f.log_evidence + s for f, s in zip(fits, data.log_tau_prior, strict=True)]
+    found = lg.integrate_tau(data, lg.fit_model(data, v, 2))
     assert found.log_evidence == pytest.approx(np.logaddexp.reduce(terms), abs=1e-4)
-    assert np.exp(given.log_tau_prior).sum() == pytest.approx(1.0)
+    assert np.exp(data.log_tau_prior).sum() == pytest.approx(1.0)
+    best = data.fit(v)
+    assert data.evidence(best) == pytest.approx(max(terms), abs=1e-6)
 
 
-def test_path_is_nested():
-    data = problem(p=8)
-    given = rules(data)
-    path = ls.logistic_path(data, given, ls.search(data, given)[-1].state, 6)
-    for q, state in enumerate(path.states):
-        assert set(state.fit.v) == set(path.order[:q])
-
-
-# --- the average
-
-
-def test_chain_samples_the_posterior():
-    """For few variables the chain agrees with enumeration."""
-    data = problem(n=50, p=4, size=0.8)
-    given = la.averaging_rules(data, rules(data))
-    start = ls.fit_state(data, given, np.array([], dtype=int), 2)
-    exact = la.summarise(data, la.sum_all(data, given, 2))
-    chain = la.sample(data, given, start, np.random.default_rng(0), steps=4000)
-    found = la.summarise(data, chain)
-    assert sum(each.probability for each in chain) == pytest.approx(1.0)
-    np.testing.assert_allclose(found.inclusion, exact.inclusion, atol=0.03)
-    np.testing.assert_allclose(found.mean, exact.mean, atol=0.03)
-    assert exact.inclusion.min() > 0.05
-    assert 0.1 < exact.inclusion.max() < 0.9
-    assert found.n_sets == exact.n_sets == 16
-
-
-def test_moments_of_the_average():
-    """The covariance includes the variance within and between sets."""
-    data = problem(n=50, p=3, size=0.6)
-    given = la.averaging_rules(data, rules(data))
-    sets = la.sum_all(data, given, 2)
-    found = la.summarise(data, sets)
-    full = []
-    for fit, probability in sets:
-        mean, C = np.zeros(4), np.zeros((4, 4))
-        at = [0, *(fit.v + 1)]
-        mean[at] = fit.mode
-        C[np.ix_(at, at)] = fit.C
-        full.append((probability, mean, C))
-    mean = sum(probability * m for probability, m, _ in full)
-    covariance = sum(probability * (C + np.outer(m - mean, m - mean)) for probability, m, C in full)
-    np.testing.assert_allclose([found.intercept, *found.mean], mean)
-    np.testing.assert_allclose(found.covariance, covariance, atol=1e-12)
-    inside = [probability for (fit, probability) in sets if 0 in fit.v]
-    assert found.inclusion[0] == pytest.approx(sum(inside))
+def test_warm_start_is_close_to_the_mode():
+    data = problem(counts=True)
+    fit = data.fit(np.array([0, 2, 4]))
+    for members in ([0, 4], [4, 0, 2, 1], [2, 5, 0], []):
+        v = np.array(members, dtype=int)
+        start = lg.warm_start(data, fit, v)
+        mode = lg.fit_model(data, v, fit.k).mode
+        inside = np.concatenate([[True], np.isin(v, fit.v)])
+        np.testing.assert_allclose(start[inside], mode[inside], atol=0.25)
+        assert np.all(start[~inside] == 0.0)
 
 
 @pytest.mark.parametrize("mu", [-40.0, -3.0, 0.0, 0.7, 20.0])
@@ -237,9 +194,10 @@ def test_mode_with_unequal_counts(power, doubling):
     X = rng.standard_normal((20, 6))
     t = (X[:, 0] > 0.0).astype(float)
     counts = 10.0 ** rng.uniform(0, power, 20)
-    data = lg.make_data(X - counts @ X / counts.sum(), t, counts, True)
-    fit = lg.fit_model(data, np.arange(6), doubling * math.log(2.0), np.full(7, 30.0))
-    Z, lam = lg.design(data, fit.v), math.exp(lg.log_lambda(data, fit.log_tau))
+    data = lg.logistic_model(X - counts @ X / counts.sum(), t, counts, True)
+    data, k = grid_point(data, 2.0**doubling)
+    fit = lg.fit_model(data, np.arange(6), k, np.full(7, 30.0))
+    Z, lam = lg.design(data, fit.v), math.exp(data.log_lambda(k))
     gradient = Z.T @ fit.residual - lam * np.append(0.0, fit.m)
     assert gradient @ fit.C @ gradient < 1e-6
     residual = np.where(t > 0.0, expit(-Z @ fit.mode), -expit(Z @ fit.mode))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from regressions import max_evidence
+from regressions import max_evidence, model_of
 from scipy import sparse
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_diabetes
@@ -21,9 +21,9 @@ from prosparse.datasets import make_sparse_regression
 from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
 from prosparse.models.spinyreg import ard, stepwise
-from prosparse.models.spinyreg.model import EXACT, evaluate, moments, optimise
-from prosparse.models.spinyreg.solve import Options, fit_ard, relevance
-from prosparse.models.spinyreg.stepwise import log_size_prior, regression_path
+from prosparse.models.spinyreg.linear import EXACT, evaluate, optimise
+from prosparse.models.spinyreg.solve import relative_size
+from prosparse.models.spinyreg.stepwise import log_size_prior, nested_path
 
 
 def example(n=60, p=20, q=4, seed=0, **options):
@@ -206,14 +206,14 @@ def test_ard_objective_equals_its_likelihood(noise, rng):
     X = rng.standard_normal((40, 6))
     X -= X.mean(axis=0)
     y = X[:, :2] @ [1.0, 2.0] + noise * rng.standard_normal(40)
-    data = moments(X.T @ X, X.T @ y, float(y @ y), 40)
+    data = model_of(X, y, len(y) - 1)
     start = optimise(data, evaluate(data, np.array([0, 1]), 0.0), EXACT)
-    path = regression_path(data, start, 4)
-    run = fit_ard(data, path, path.fits[2], Options(True, "posterior", 1000, 1e-7, 0))
-    G, b = data.gram(path.order), data.b[path.order]
-    sigma2 = max(path.fits[2].sigma2, 1e-4 * data.yy / 40)
-    assert (sigma2 > path.fits[2].sigma2) == (noise == 0.0)
-    slow = ard.log_likelihood(G, b, data.yy, 40, sigma2, run.state.t)
+    path = nested_path(data, start, 4)
+    run = ard.fit_ard(data, path.order, path.fits[2], max_iter=1000, tol=4e-6)
+    G, b = data.gram(path.order), data.B[path.order, 0]
+    sigma2 = max(path.fits[2].sigma2[0], 1e-4 * data.yy[0] / 40)
+    assert (sigma2 > path.fits[2].sigma2[0]) == (noise == 0.0)
+    slow = ard.log_likelihood(G, b, data.yy[0], 40, sigma2, run.state.t)
     assert run.state.bound == pytest.approx(slow, abs=1e-6)
 
 
@@ -737,6 +737,7 @@ def test_invalid_weights(weights, message):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 @pytest.mark.parametrize(
     ("noise", "p", "seed", "weight"),
     [("student", 12, 4, 1e3), ("student", 100, 0, 1e3), ("gaussian", 100, 0, 1e9)],
@@ -766,12 +767,11 @@ def test_selected_variables_are_relevant():
 
 
 def test_relevance_is_relative():
-    ranked, m = np.array([3, 1, 0]), np.array([1.0, -0.5])
-    found = relevance(4, ranked, np.array([4.0, 0.0, 1.0]), np.array([3, 1]), m)
+    found = relative_size(np.array([1.0, 0.5, 0.0, 2.0]), np.array([3, 1]))
     np.testing.assert_allclose(found, [0.5, 0.25, 0.0, 1.0])
     none = np.zeros(0, dtype=int)
-    np.testing.assert_array_equal(relevance(4, ranked, np.zeros(0), none, m[:0]), np.zeros(4))
-    pruned = relevance(2, np.array([1]), np.zeros(1), np.array([1]), np.zeros(1))
+    np.testing.assert_array_equal(relative_size(np.ones(4), none), np.zeros(4))
+    pruned = relative_size(np.zeros(2), np.array([1]))
     assert pruned[0] == 0.0
     assert pruned[1] > 0.0
 

@@ -5,29 +5,31 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from regressions import SHAPES, correlated_design, dense, precisions, problem
+from regressions import SHAPES, correlated_design, dense, model_of, precisions, problem
 from scipy.integrate import quad
 
 from prosparse.data import DenseOperator
-from prosparse.models.spinyreg import model as rg
+from prosparse.models.spinyreg import linear as rg
 from prosparse.models.spinyreg import screening, stepwise
-from prosparse.selection.model_priors import log_multiplicity
 
 pytestmark = pytest.mark.quick
+
+
+def rules_for(n, p, **options):
+    return stepwise.rules_for(p, screening.max_linear_sizes(n, p, True), **options)
 
 
 def test_posterior_equals_that_of_orthonormal_contrasts():
     """The mean is excluded: n - 1 orthonormal contrasts of y, and the prior."""
     X, y, data, coef = problem(20, 8)
-    rules = stepwise.rules_for(20, 8, True, max_iter=9, tol=0.0)
+    rules = rules_for(20, 8, max_iter=9, tol=0.0)
     fit = rg.evaluate(data, np.flatnonzero(coef), 0.3)
     contrasts = np.linalg.svd(np.eye(20) - 1 / 20)[0][:, :19].T
     slow = dense(contrasts @ X, contrasts @ y, fit.v, *precisions(fit))
     slow += stepwise.log_size_prior(8)[3]
-    assert rules.posterior(fit) == pytest.approx(slow, abs=1e-8)
-    through_origin = stepwise.rules_for(20, 8, False, max_iter=9, tol=0.0)
+    assert rules.posterior(data, fit) == pytest.approx(slow, abs=1e-8)
     plain = fit.log_evidence + stepwise.log_size_prior(8)[3]
-    assert through_origin.posterior(fit) == pytest.approx(plain)
+    assert rules.posterior(data._replace(dof=20), fit) == pytest.approx(plain)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.8])
@@ -35,17 +37,17 @@ def test_posterior_equals_that_of_orthonormal_contrasts():
 @pytest.mark.parametrize("flat", [True, False])
 def test_local_search_is_non_decreasing(n, p, correlation, flat):
     _, _, data, _ = problem(n, p, correlation=correlation)
-    rules = stepwise.rules_for(n, p, True, max_iter=500, tol=1e-9)
+    rules = rules_for(n, p, max_iter=500, tol=1e-9)
     if flat:
         rules = rules._replace(log_prior=np.zeros(p + 1))
     step = stepwise.make_step(data, rules)
     fit = rg.evaluate(data, np.array([], dtype=int), 0.0)
-    state = stepwise.SearchState(fit, rules.posterior(fit))
+    state = stepwise.SearchState(fit, rules.posterior(data, fit))
     for _ in range(30):
         result = step(state)
         assert result.bound >= state.bound
         again = rg.evaluate(data, result.fit.v, result.fit.log_ratio)
-        assert result.bound == pytest.approx(rules.posterior(again), abs=1e-8)
+        assert result.bound == pytest.approx(rules.posterior(data, again), abs=1e-8)
         assert np.unique(result.fit.v).size == result.fit.v.size <= rules.max_search_size
         state = result
 
@@ -54,14 +56,16 @@ def test_local_search_is_non_decreasing(n, p, correlation, flat):
 @pytest.mark.parametrize("correlation", [0.0, 0.7])
 def test_search_finds_the_best_of_all_sets(seed, correlation):
     _, _, data, _ = problem(25, 9, seed, noise=3.0, correlation=correlation)
-    rules = stepwise.rules_for(25, 9, True, max_iter=500, tol=1e-9)
+    rules = rules_for(25, 9, max_iter=500, tol=1e-9)
     best = max(
-        rules.posterior(rg.optimise(data, rg.evaluate(data, np.array(v, dtype=int), 3.0), 1e-9))
+        rules.posterior(
+            data, rg.optimise(data, rg.evaluate(data, np.array(v, dtype=int), 3.0), 1e-9)
+        )
         for size in range(10)
         for v in combinations(range(9), size)
     )
-    found = stepwise.search(data, lambda: data.b, rules)[-1].state.fit
-    assert rules.posterior(rg.optimise(data, found, 1e-9)) == pytest.approx(best, abs=1e-5)
+    found = stepwise.search(data, lambda: data.B[:, 0], rules)[-1].state.fit
+    assert rules.posterior(data, rg.optimise(data, found, 1e-9)) == pytest.approx(best, abs=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -72,9 +76,11 @@ def test_search_finds_suppressor_variables(seed):
     X[:, 1] = X[:, 0] + 0.1 * rng.standard_normal(100)
     y = 10 * (X[:, 1] - X[:, 0]) + 0.3 * rng.standard_normal(100)
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), y - y.mean()
-    data = rg.moments(X.T @ X, X.T @ y, float(y @ y), 100)
-    rules = stepwise.rules_for(100, 30, True, max_iter=500, tol=1e-9)
-    assert {0, 1} <= set(stepwise.search(data, lambda: data.b, rules)[-1].state.fit.v.tolist())
+    data = model_of(X, y, len(y) - 1)
+    rules = rules_for(100, 30, max_iter=500, tol=1e-9)
+    assert {0, 1} <= set(
+        stepwise.search(data, lambda: data.B[:, 0], rules)[-1].state.fit.v.tolist()
+    )
 
 
 def test_few_samples_of_correlated_variables():
@@ -84,15 +90,15 @@ def test_few_samples_of_correlated_variables():
     X = (X + 3 * rng.standard_normal((40, 1)))[:14]
     y = X[:, :3] @ [2, -1, 1] + 0.3 * rng.standard_normal(14)
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), y - y.mean()
-    data = rg.moments(X.T @ X, X.T @ y, float(y @ y), 14)
-    rules = stepwise.rules_for(14, 10, True, max_iter=500, tol=1e-9)
-    found = stepwise.search(data, lambda: data.b, rules)[-1].state.fit
+    data = model_of(X, y, len(y) - 1)
+    rules = rules_for(14, 10, max_iter=500, tol=1e-9)
+    found = stepwise.search(data, lambda: data.B[:, 0], rules)[-1].state.fit
     assert set(found.v.tolist()) == {0, 1, 2}
 
 
 def test_local_search_from_all_variables_removes_noise():
     _, _, data, coef = problem(80, 10)
-    rules = stepwise.rules_for(80, 10, True, max_iter=500, tol=1e-9)
+    rules = rules_for(80, 10, max_iter=500, tol=1e-9)
     full = rg.optimise(data, rg.evaluate(data, np.arange(10), 0.0), rg.COARSE)
     found = stepwise.local_search(data, full, rules).state.fit
     assert set(np.flatnonzero(coef).tolist()) <= set(found.v.tolist())
@@ -104,8 +110,8 @@ def five_of_a_thousand(seed):
     truth = correlated_design(seed)
     X, y = truth.X - truth.X.mean(axis=0), truth.y - truth.y.mean()
     X /= X.std(axis=0)
-    data = rg.moments(X.T @ X, X.T @ y, float(y @ y), 50)
-    rules = stepwise.rules_for(50, 1000, True, max_iter=500, tol=1e-9)
+    data = model_of(X, y, len(y) - 1)
+    rules = rules_for(50, 1000, max_iter=500, tol=1e-9)
     return data, rules, frozenset(np.flatnonzero(truth.coef).tolist())
 
 
@@ -120,17 +126,17 @@ def sets_of(runs):
 def test_search_finds_jointly_relevant_variables_from_singles():
     """Local searches from the empty set and from the largest coefficients miss the true set."""
     data, rules, true = five_of_a_thousand(1009)
-    assert true in sets_of(stepwise.search(data, lambda: data.b, rules))
-    missed = stepwise.search_from(data, stepwise.empty_model(data), rules)
+    assert true in sets_of(stepwise.search(data, lambda: data.B[:, 0], rules))
+    missed = stepwise.search_from(data, stepwise.empty_set(data), rules)
     assert true not in sets_of(missed)
 
 
 def test_pure_noise_selects_nothing():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((200, 12)), rng.standard_normal(200)
-    data = rg.moments(X.T @ X, X.T @ y, float(y @ y), 200)
-    rules = stepwise.rules_for(200, 12, True, max_iter=500, tol=1e-9)
-    assert stepwise.search(data, lambda: data.b, rules)[-1].state.fit.v.size == 0
+    data = model_of(X, y, len(y) - 1)
+    rules = rules_for(200, 12, max_iter=500, tol=1e-9)
+    assert stepwise.search(data, lambda: data.B[:, 0], rules)[-1].state.fit.v.size == 0
 
 
 @pytest.mark.parametrize("seed", [1001, 2013])
@@ -143,16 +149,16 @@ def test_search_from_singles_returns_distinct_sets(seed):
     assert true != frozenset(run.state.fit.v.tolist())
     assert len(set(intermediate_sets)) == len(intermediate_sets) <= stepwise.MAX_GROWN_SETS
     log_posteriors = [
-        rules.posterior(rg.optimise(data, rg.evaluate(data, v, 1.0), 1e-6))
+        rules.posterior(data, rg.optimise(data, rg.evaluate(data, v, 1.0), 1e-6))
         for v in run.state.intermediate_sets
     ]
     assert np.all(np.diff(log_posteriors) < 0.2)  # the search is as exact as `COARSE`
-    assert rules.posterior(run.state.fit) >= max(log_posteriors) - 0.2
+    assert rules.posterior(data, run.state.fit) >= max(log_posteriors) - 0.2
 
 
 def test_no_search_from_singles_if_models_have_one_variable():
     _, _, data, _ = problem(4, 12)
-    rules = stepwise.rules_for(4, 12, True, max_iter=9, tol=0.0)
+    rules = rules_for(4, 12, max_iter=9, tol=0.0)
     assert rules.max_size == 1
     assert stepwise.search_from_singles(data, rules) == []
 
@@ -161,7 +167,7 @@ def test_no_search_from_singles_if_models_have_one_variable():
 def test_path_is_nested_and_optimised(n, p):
     X, y, data, coef = problem(n, p)
     v = np.flatnonzero(coef)
-    path = stepwise.regression_path(data, rg.evaluate(data, v, 0.0), 6)
+    path = stepwise.nested_path(data, rg.evaluate(data, v, 0.0), 6)
     assert path.order.size == 6
     assert [fit.v.size for fit in path.fits] == list(range(7))
     assert set(path.order[:3]) == set(v)
@@ -197,18 +203,9 @@ def test_size_prior_favours_sparse_models():
     assert numbers[150] / numbers[0] < 0.011
 
 
-@pytest.mark.parametrize("p", [1, 2, 8, 60])
-def test_multiplicity_prior_equals_its_integral(p):
-    ours = log_multiplicity(p)
-    for q in range(p + 1):
-        integral, _ = quad(lambda r, q=q: r**q * (1 - r) ** (p - q), 0, 0.5, epsabs=0)
-        assert ours[q] == pytest.approx(np.log(2 * integral), abs=1e-9)
-
-
-def test_multiplicity_prior_is_finite_and_decreasing():
-    ours = log_multiplicity(5000)
-    assert np.all(np.isfinite(ours))
-    assert np.all(np.diff(ours) < 0)
+def pool_of(X, y, n_intercepts=1):
+    yy = np.array([float(y @ y)])
+    return screening.candidates(DenseOperator(X), y[:, None], yy, y.size, n_intercepts)
 
 
 @pytest.mark.parametrize(("n", "p"), [(20, 50), (50, 20)])
@@ -216,27 +213,25 @@ def test_ridge_coefficients(n, p):
     X, y, data, _ = problem(n, p)
     ridge = 0.01 * np.trace(X.T @ X) / min(n, p)
     slow = np.linalg.solve(X.T @ X + ridge * np.eye(p), X.T @ y)
-    pool = screening.candidates(DenseOperator(X), y, data.yy, y.size)
+    pool = pool_of(X, y)
     np.testing.assert_allclose(pool.G, data.G, atol=1e-9)
-    np.testing.assert_allclose(screening.ridge_coefficients(pool), slow, atol=1e-9)
+    sizes = np.abs(slow) / np.sqrt(y @ y)
+    np.testing.assert_allclose(screening.ridge_coefficients(pool), sizes, atol=1e-9)
 
 
 def test_shortlist_gives_the_result_of_all_variables(monkeypatch):
-    X, y, data, coef = problem(80, 120, q=6, correlation=0.5)
-    rules = stepwise.rules_for(80, 120, True, max_iter=500, tol=1e-9)
-    full_pool = screening.candidates(DenseOperator(X), y, data.yy, y.size)
+    X, y, _, coef = problem(80, 120, q=6, correlation=0.5)
+    rules = rules_for(80, 120, max_iter=500, tol=1e-9)
+    full_pool = pool_of(X, y)
     monkeypatch.setattr(screening, "MAX_SHORTLIST", 12)
-    short_pool = screening.candidates(DenseOperator(X), y, data.yy, y.size)
-    assert (
-        screening.first_shortlist(short_pool, screening.ridge_coefficients(short_pool)).indices.size
-        <= 12
-    )
     found, gains = [], []
-    for pool in (full_pool, short_pool):
-        listed, runs, _ = screening.search_all(pool, rules)
-        fit = rg.optimise(listed.data, runs[-1].state.fit, rg.EXACT)
+    for pool in (full_pool, pool_of(X, y)):
+        given = screening.LinearProblem(pool)
+        listed = screening.search_all(given, rules)
+        assert listed.indices.size <= 12 or pool is full_pool
+        fit = listed.model.refine(listed.fit, exact=True)
         found.append(set(listed.indices[fit.v]))
-        gains.append(screening.gains(pool, listed, fit))
+        gains.append(given.gains(listed.model, listed.indices, fit))
     assert found[0] == found[1] == set(np.flatnonzero(coef))
     np.testing.assert_allclose(gains[1], gains[0], atol=1e-4)
 
@@ -248,16 +243,15 @@ def test_shortlist_is_extended_by_a_suppressor_variable(monkeypatch, rng):
     X = rng.standard_normal((200, 60))
     X[:, 31] -= X[:, 31] @ y / (y @ y) * y
     X[:, 7] = z + X[:, 31]
-    rules = stepwise.rules_for(200, 60, False, max_iter=500, tol=1e-9)
-    full_pool = screening.candidates(DenseOperator(X), y, float(y @ y), y.size)
-    best = screening.search_all(full_pool, rules).runs[-1].state.fit
+    sizes = screening.max_linear_sizes(200, 60, False)
+    rules = stepwise.rules_for(60, sizes, max_iter=500, tol=1e-9)
+    best = screening.search_all(screening.LinearProblem(pool_of(X, y, 0)), rules).fit
     assert set(best.v) == {7, 31}
     monkeypatch.setattr(screening, "MAX_SHORTLIST", 6)
-    short_pool = screening.candidates(DenseOperator(X), y, float(y @ y), y.size)
-    first = screening.first_shortlist(short_pool, screening.ridge_coefficients(short_pool))
-    assert 7 in first.indices
-    assert 31 not in first.indices
-    last, runs, _ = screening.search_all(short_pool, rules)
-    fit = runs[-1].state.fit
-    assert set(last.indices[fit.v]) == {7, 31}
-    assert fit.log_evidence == pytest.approx(best.log_evidence, abs=1e-3)
+    pool = pool_of(X, y, 0)
+    first = screening.select_top(6, pool.marginal(), screening.ridge_coefficients(pool))
+    assert 7 in first
+    assert 31 not in first
+    last = screening.search_all(screening.LinearProblem(pool), rules)
+    assert set(last.indices[last.fit.v]) == {7, 31}
+    assert last.fit.log_evidence == pytest.approx(best.log_evidence, abs=1e-3)

@@ -85,13 +85,13 @@ def test_bound_is_close_to_the_evidence():
     assert list(state.v) == [0]
     weighted = reweight(previous.u)
     found = student.compute_moments(weighted, state.v, state.log_ratio, 0, 1e-12)
-    sigma, unit = math.sqrt(found.fit.sigma2), weighted.response.column.unit
+    sigma, unit = math.sqrt(found.fit.sigma2[0]), weighted.response.column.unit
     x, target = X[:, 0] / math.sqrt(np.mean(X**2)), y / unit
     t, prior = (
         stats.t(state.nu, scale=sigma),
         stats.norm(0, sigma / math.exp(0.5 * state.log_ratio)),
     )
-    m, s = found.fit.m[0], sigma * math.sqrt(found.fit.P[0, 0])
+    m, s = found.fit.M[0, 0], sigma * math.sqrt(found.fit.P[0, 0])
 
     def log_joint(w):
         return t.logpdf(target - x * w).sum() + prior.logpdf(w)
@@ -121,7 +121,7 @@ def test_constant_of_the_t_density():
 def test_the_bound_is_non_decreasing(options, seed):
     X, y, _ = simulate(seed=seed)
     model = SpinyRegressor(noise="student", average=False, **options)
-    _, run = model._reweight_rows(model._prepare(X, y, None))
+    _, run = model._reweight_rows(model._prepare(X, y, None, None))
     assert np.all(np.diff(run.bounds) >= 0.0)
     assert len(run.bounds) > 3
 

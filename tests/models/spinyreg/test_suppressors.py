@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from regressions import model_of
 
 from prosparse import SpinyRegressor
-from prosparse.models.spinyreg import model as rg
+from prosparse.models.spinyreg import linear as rg
 from prosparse.models.spinyreg import suppressors as pr
 
 pytestmark = pytest.mark.quick
@@ -21,7 +22,7 @@ def cancelling(n, p, seed, correlation=0.95):
 
 def moments_of(X, y):
     X, y = X - X.mean(axis=0), y - y.mean()
-    return rg.moments(X.T @ X, X.T @ y, float(y @ y), len(y))
+    return model_of(X, y)
 
 
 @pytest.mark.parametrize("v", [[], [4], [2, 5]])
@@ -29,10 +30,10 @@ def test_gains_equal_differences_of_evidence(v):
     X, y = cancelling(30, 8, 0)
     X[:, 6] = X[:, 3] + 0.2 * X[:, 6]
     data = moments_of(X, y + 2.0 * X[:, 4])
-    pairs = pr.correlated_pairs(data)
+    pairs = pr.correlated_pairs(data.G, data.d)
     assert list(zip(*(each.tolist() for each in pairs), strict=True)) == [(0, 1), (3, 6)]
     fit = rg.evaluate(data, np.array(v, dtype=int), 0.7)
-    found = pr.pair_gains(data, fit, pairs, 0.7, data.n)
+    found = pr.pair_gains(data, fit, pairs, 0.7)
     for gain, i, j in zip(found, *pairs, strict=True):
         more = rg.evaluate(data, np.array([*v, i, j]), 0.7)
         assert gain == pytest.approx(more.log_evidence - fit.log_evidence, abs=1e-8)
@@ -41,14 +42,14 @@ def test_gains_equal_differences_of_evidence(v):
 def test_pairs_that_overlap_with_the_model_are_excluded():
     data = moments_of(*cancelling(30, 8, 0))
     fit = rg.evaluate(data, np.array([1, 4]), 0.0)
-    assert pr.pair_gains(data, fit, pr.correlated_pairs(data), 0.0, 30.0) == -np.inf
-    assert pr.add_best_pair(data, fit, pr.correlated_pairs(data), 30.0) is None
+    assert pr.pair_gains(data, fit, pr.correlated_pairs(data.G, data.d), 0.0) == -np.inf
+    assert data.add_pair(fit) is None
 
 
 def test_no_pair_without_correlated_variables(rng):
     data = moments_of(rng.standard_normal((50, 6)), rng.standard_normal(50))
     empty = rg.evaluate(data, np.array([], dtype=int), 0.0)
-    assert pr.add_best_pair(data, empty, pr.correlated_pairs(data), 50.0) is None
+    assert data.add_pair(empty) is None
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any
@@ -134,23 +133,31 @@ class SparseOperator(Operator):
         return SparseOperator(self.S, self.shift, self.factor * factors, self.dtype)
 
     def power_sums(self, power: int, weights: Array) -> Array:
-        """Expand (s - shift)^power; powers of a sparse matrix are sparse."""
-        total = np.outer((-self.shift.astype(float)) ** power, weights.sum(axis=0, dtype=float))
-        for k in range(1, power + 1):
-            coefficient = math.comb(power, k) * (-self.shift.astype(float)) ** (power - k)
-            total += coefficient[:, None] * self._stored_power_sums(k, weights)
-        return self.factor.astype(float)[:, None] ** power * total
+        """Sum powers of stored entries and of zeros separately.
 
-    def _stored_power_sums(self, power: int, weights: np.ndarray) -> np.ndarray:
-        """Compute sum_i s_ij^power weights_ik of the stored entries."""
+        Expanding (s - shift)^power would cancel digits, and powers of unscaled entries could
+        overflow. A column with a mean of many standard deviations has no zeros, whose weights are
+        then exactly 0.
+        """
+        shift, factor = self.shift, self.factor
 
-        def multiply(piece: tuple[slice, CentredRows]) -> np.ndarray:
+        def multiply(piece: tuple[slice, CentredRows]) -> tuple[np.ndarray, ...]:
             rows, block = piece
-            powers = block.S.copy()
-            powers.data = integer_power(powers.data, power)
-            return np.asarray(powers.T @ weights[rows].astype(self.dtype, copy=False))
+            S, columns = block.S, block.S.indices
+            powers = integer_power((S.data - shift[columns]) * factor[columns], power)
+            parts = zip((powers, np.ones(S.nnz)), (self.dtype, float), strict=True)
+            total, stored = (
+                sparse.csr_array((data, columns, S.indptr), S.shape).T
+                @ weights[rows].astype(dtype, copy=False)
+                for data, dtype in parts
+            )
+            return total.astype(float), stored, np.bincount(columns, minlength=shift.size)
 
-        return np.asarray(sum(in_parallel(multiply, self._pieces)), dtype=float)
+        parts = zip(*in_parallel(multiply, self._pieces), strict=True)
+        total, stored, count = (np.sum(part, axis=0) for part in parts)
+        every = weights.sum(axis=0, dtype=float)
+        absent = np.where(count[:, None] < self.shape[0], every - stored, 0.0)
+        return np.asarray(total + integer_power(-shift * factor, power)[:, None] * absent)
 
     def _scaled(self) -> tuple[Any, Array]:
         S = self.S.copy()

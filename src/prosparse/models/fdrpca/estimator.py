@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,7 @@ from ...errors import (
     ParameterError,
     RowOrderWarning,
     check_bool,
+    check_choice,
     check_integer,
     check_non_negative,
     plural,
@@ -45,6 +46,8 @@ from .row_diagnostics import (
     outlying_rows,
     row_influence,
 )
+
+Null = Literal["robust", "exchangeable"]
 
 
 class FDRPCA(SparseProjection):
@@ -211,7 +214,7 @@ class FDRPCA(SparseProjection):
         n_components: int | Literal["auto"] = "auto",
         *,
         fdr: float = 0.05,
-        null: Literal["robust", "exchangeable"] = "robust",
+        null: Null = "robust",
         min_communality: float = 0.0,
         rank_transform: bool = False,
         counts: bool = False,
@@ -345,8 +348,7 @@ class FDRPCA(SparseProjection):
             raise ParameterError(
                 f"`min_communality` must be in [0, 1], got {self.min_communality!r}."
             )
-        if self.null not in ("robust", "exchangeable"):
-            raise ParameterError(f'`null` must be "robust" or "exchangeable", got {self.null!r}.')
+        check_choice("null", self.null, get_args(Null))
         check_bool("rank_transform", self.rank_transform)
         check_bool("counts", self.counts)
         if self.counts and self.rank_transform:

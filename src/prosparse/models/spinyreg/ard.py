@@ -22,8 +22,13 @@ import numpy as np
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
+from ...inference.loop import Run, iterate
+from ...inference.progress import Progress
+from .linear import LinearFit, LinearModel
+
 # Rounding error of the residual of a variable regressed on the others, relative to the variable.
 RATIO_ROUNDING = 1e-15
+MIN_NOISE_RATIO = 1e-4  # minimum noise variance relative to y'y / n
 
 
 class State(NamedTuple):
@@ -86,3 +91,31 @@ def make_step(
         return State(np.array(t), bound)
 
     return step
+
+
+def fit_ard(
+    model: LinearModel,
+    order: np.ndarray,
+    fit: LinearFit,
+    *,
+    max_iter: int,
+    tol: float,
+    verbose: int = 0,
+) -> Run[State]:
+    """Fit the prior variances of the variables ``order`` at the noise of ``fit``."""
+    listed = order if fit.v.size else order[:0]
+    G, b = model.gram(listed), model.B[listed, 0]
+    yy, sigma2 = float(model.yy[0]), float(fit.sigma2[0])
+    t = np.zeros(listed.size)
+    t[: fit.v.size] = sigma2 / math.exp(fit.log_ratio)
+    # With less noise, residuals of variables regressed on each other are lost in rounding.
+    noise = max(sigma2, MIN_NOISE_RATIO * yy / model.n)
+    unchanged = noise == sigma2  # The evidence of the start is known then.
+    start = State(t, fit.log_evidence) if unchanged else init(G, b, yy, model.n, noise, t)
+    return iterate(
+        make_step(G, b, yy, model.n, noise),
+        start,
+        max_iter=max_iter,
+        tol=tol,
+        progress=Progress(max_iter, "SpinyRegressor", verbose),
+    )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Self, get_args
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,30 +13,31 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...data import Columns, Operator, standardise
 from ...data.containers import Table
-from ...errors import (
-    InputError,
-    NoStructureWarning,
-    check_bool,
-    check_choice,
-    check_integer,
-    check_non_negative,
-    check_total,
-    check_weights,
-    warn,
-)
-from .._base import VariableSelector, seed_of
+from ...errors import InputError, NoStructureWarning, check_total, check_weights, warn
+from .._base import seed_of
+from .base import SpinyBase, check_exponents
 from .labels import Labels, check_classes, encode_labels
-from .logistic_average import LogisticAverage
-from .logistic_solve import LogisticOptions, LogisticSolution, solve_classes
-from .predictive_variance import quadratic_form
+from .logistic import LogisticFit
+from .null_test import NullData
 from .probability import log_probabilities
-from .solve import SelectionRule
-from .validation import check_columns
+from .screening import LogisticProblem, candidates, max_logistic_sizes
+from .solve import Options, SelectionRule, Solution, solve
+from .stepwise import rules_for
+from .validation import check_columns, group_codes
 
-MAX_EXPONENT = 295  # maximum decimal exponent of a column scale
+LOG_COEFFICIENT_MARGIN = 10.0 * np.log(10.0)  # log size of coefficients of scaled columns
 
 
-class SpinyClassifier(ClassifierMixin, VariableSelector):
+class FitData(NamedTuple):
+    """Validated and standardised input of a fit."""
+
+    op: Operator
+    columns: Columns
+    labels: Labels
+    groups: np.ndarray | None  # group of each row with positive weight
+
+
+class SpinyClassifier(ClassifierMixin, SpinyBase):
     """Sparse logistic regression by Bayesian model averaging, for two classes.
 
     Each set of variables defines a Bayesian logistic regression whose marginal likelihood
@@ -87,9 +87,25 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         Boolean mask of the selected variables.
     n_selected_ : int
         Number of selected variables.
+    coef_std_ : ndarray of shape (1, n_features_in_)
+        Posterior standard deviations of ``coef_``.
+    selected_coef_covariance_ : ndarray of shape (1, n_selected_, n_selected_)
+        Posterior covariance of the nonzero ``selected_coef_``.
     inclusion_probability_ : ndarray of shape (n_features_in_,)
         Posterior probability that each variable is active. Present if an average over sets was
         computed.
+    conditional_coef_mean_ : ndarray of shape (1, n_features_in_)
+        Posterior mean of each coefficient given that its variable is active. Present with
+        ``inclusion_probability_``.
+    conditional_coef_std_ : ndarray of shape (1, n_features_in_)
+        Posterior standard deviation of each coefficient given that its variable is active.
+        Present with ``inclusion_probability_``.
+    model_size_probability_ : ndarray of shape (n_features_in_ + 1,)
+        Posterior probability of 0, 1, 2, ... active variables. Present with
+        ``inclusion_probability_``.
+    expected_f_score_ : float
+        Posterior expectation of the F-score of the selected set. Present if the set was selected
+        by ``selection_rule="f-score"``.
     credible_sets_ : list of ndarray
         One array of column indices for each selected variable, in column order. It is the
         smallest group of variables correlated with the selected one (at least 0.5 in absolute
@@ -132,8 +148,10 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
     With ``Z = (X - mean_) / scale_``, the log odds of the second class are b + Z_v w for the set
     v, with w ~ N(0, tau^2 I). Laplace's approximation integrates over b and w; its error in the
     log evidence is a few hundredths. A grid of powers of two integrates over tau, which has a
-    half-Cauchy prior. Under the prior on sets, all variables have the same probability of being
-    active, which is uniform on [0, 1/2]. Coefficients are finite even if the classes are separable.
+    half-Cauchy prior. The prior on sets is that of `SpinyRegressor`. Coefficients are finite even
+    if the classes are separable.
+
+    Variables are selected only if a permutation test detects a signal, as in `SpinyRegressor`.
 
     A row with weight 2 counts as two rows. Class weights are not supported, because they would
     change the class probabilities. For more than two classes, use
@@ -157,22 +175,6 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
     array([False,  True,  True])
     """
 
-    _min_features = 1
-    _variable_attributes = (
-        ("inclusion_probability", "inclusion_probability_"),
-        ("coef", "coef_"),
-        ("selected_coef", "selected_coef_"),
-    )
-    coef_: np.ndarray
-    intercept_: np.ndarray
-    candidate_indices_: np.ndarray
-    # Inputs of the variance of the log odds.
-    _candidate_covariance: (
-        np.ndarray
-    )  # (1 + k, 1 + k) of intercept and coefficients, scaled columns
-    _excluded_variance: float  # mean contribution of all variables that are not candidates
-    _averaged: bool  # whether `coef_` is an average over sets
-
     def __init__(
         self,
         *,
@@ -194,7 +196,14 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Select variables and estimate their coefficients.
 
         Parameters
@@ -206,6 +215,9 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         sample_weight : array-like of shape (n_samples,), float or None, default=None
             Number of observations that each row represents. A row with weight 2 counts as two
             rows, and a row with weight 0 is ignored.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Labels of batches, donors or other strata. The null test permutes the classes within
+            groups. By default it permutes all rows.
 
         Returns
         -------
@@ -213,22 +225,17 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
             The fitted estimator.
         """
         with self._fitting():
-            op, columns, labels = self._prepare(X, y, sample_weight)
-            options = LogisticOptions(
-                fit_intercept=self.fit_intercept,
-                selection_rule=self.selection_rule,
-                average=self.average,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                verbose=self.verbose,
-                seed=seed_of(self.random_state),
-            )
-            self._set_fit(solve_classes(op, labels, options), columns, labels)
+            data = self._prepare(X, y, sample_weight, groups)
+            self._set_fit(self._solve(data), data)
         return self
 
     def _prepare(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[Operator, Columns, Labels]:
+        self,
+        X: Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+    ) -> FitData:
         """Validate the input, standardise X and encode the classes."""
         if y is None:
             raise InputError(
@@ -242,57 +249,40 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         labels = encode_labels(check_classes(y, X.shape[0]), weights)
         op, columns = standardise(X, self.scale, weights, centre=self.fit_intercept)
         check_columns(op, columns, self.scale)
-        return op, columns, labels
+        return FitData(op, columns, labels, group_codes(groups, X.shape[0], weights))
 
-    def _set_fit(self, found: LogisticSolution, columns: Columns, labels: Labels) -> None:
+    def _solve(self, data: FitData) -> Solution[LogisticFit]:
+        """Select the variables that distinguish the classes."""
+        op, labels, c = data.op, data.labels, int(self.fit_intercept)
+        rules = rules_for(
+            op.shape[1],
+            max_logistic_sizes(labels, op.shape[1]),
+            max_iter=self.max_iter,
+            tol=self.tol * labels.n,
+            verbose=self.verbose,
+        )
+        values = (labels.t - (labels.proportion if c else 0.5))[:, None]
+        Y = labels.root[:, None] * values
+        problem = LogisticProblem(
+            candidates(op, Y, (Y * Y).sum(axis=0), labels.n, c), labels, self.fit_intercept
+        )
+        null_data = NullData(op, values, labels.root, labels.n, c, data.groups)
+        options = Options(self.selection_rule, self.average, seed=seed_of(self.random_state))
+        return solve(problem, null_data, rules, options)
+
+    def _set_fit(self, found: Solution[LogisticFit], data: FitData) -> None:
         """Set the fitted attributes in the units of X."""
-        indices = self._set_selection(columns, found.order, found.selected, found.relevance)
-        unit = columns.length(1.0)
-        _check_units(self.scale_[self.varying_], unit)
-        self.classes_ = labels.classes
-        self.cardinalities_ = np.arange(found.log_posterior.size)
-        self.log_evidence_path_ = found.path.log_evidence
+        columns = data.columns
+        log_scale = np.log(columns.scale[columns.varying]) + np.log(columns.length(1.0))
+        check_exponents(
+            -log_scale - np.sign(log_scale) * LOG_COEFFICIENT_MARGIN,
+            "X has units in which a coefficient",
+        )
+        self.classes_ = data.labels.classes
+        self._set_solution(found, columns, np.ones(1), np.zeros(1), self.average)
+        self.log_evidence_path_ = found.log_evidence
         self.log_posterior_path_ = found.log_posterior
         self.objective_path_ = found.bounds
-        self.n_iter_ = int(found.bounds.size)
-        self.n_selected_ = found.best
-        self.stop_reason_ = found.reason
-        self._set_selected(found, indices, unit)
-        self._averaged = self.average
-        if found.average is not None:
-            self._set_average(found.average, np.flatnonzero(self.varying_)[found.listed], unit)
-
-    def _set_selected(self, found: LogisticSolution, indices: np.ndarray, unit: float) -> None:
-        """Set the coefficients of the selected set and use them in `predict`."""
-        n_intercepts, increasing = int(self.fit_intercept), np.argsort(indices)
-        coef = np.zeros(self.support_.size)
-        coef[indices] = found.fit.m / (unit * self.scale_[indices])
-        intercept = float(found.fit.mode[0]) if n_intercepts else 0.0
-        self.selected_coef_ = coef[None, :]
-        self.selected_intercept_ = np.array([intercept - float(self.mean_ @ coef)])
-        varying = np.flatnonzero(self.varying_)
-        self.credible_sets_ = [varying[found.credible[i]] for i in increasing]
-        self.coef_, self.intercept_ = self.selected_coef_.copy(), self.selected_intercept_.copy()
-        self.candidate_indices_ = indices[increasing]
-        order = np.concatenate([np.zeros(n_intercepts, dtype=int), n_intercepts + increasing])
-        covariance = np.zeros((indices.size + 1, indices.size + 1))
-        covariance[1 - n_intercepts :, 1 - n_intercepts :] = found.fit.C[order][:, order]
-        self._candidate_covariance = _in_units_of_columns(covariance, unit)
-        self._excluded_variance = 0.0
-
-    def _set_average(self, average: LogisticAverage, indices: np.ndarray, unit: float) -> None:
-        """Set the attributes of the average over sets of the columns ``indices``."""
-        self.inclusion_probability_ = np.zeros(self.support_.size)
-        self.inclusion_probability_[indices] = average.inclusion
-        if not self._averaged:
-            return
-        coef = np.zeros(self.support_.size)
-        coef[indices] = average.mean / (unit * self.scale_[indices])
-        self.coef_ = coef[None, :]
-        self.intercept_ = np.array([average.intercept - float(self.mean_ @ coef)])
-        self.candidate_indices_ = indices[average.candidates]
-        self._candidate_covariance = _in_units_of_columns(average.covariance, unit)
-        self._excluded_variance = average.excluded_variance
 
     # --- predictions
 
@@ -316,9 +306,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        variance = self._excluded_variance + quadratic_form(
-            X, self.candidate_indices_, self._candidate_covariance, self.mean_, self.scale_
-        )
+        variance = self._variance_of_coefficients(X)[:, 0]
         return log_probabilities(self._linear_predictor(X), variance)
 
     def predict_proba(self, X: Table) -> np.ndarray:
@@ -402,23 +390,15 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         true = check_classes(y, prediction.size)
         return float(accuracy_score(true, prediction, sample_weight=weights))
 
-    def _check_parameters(self) -> None:
-        check_bool("fit_intercept", self.fit_intercept)
-        check_bool("scale", self.scale)
-        check_choice("selection_rule", self.selection_rule, get_args(SelectionRule))
-        check_bool("average", self.average)
-        check_integer("max_iter", self.max_iter, 1)
-        check_non_negative("tol", self.tol)
-
     def _warn(self) -> None:
         self._warn_unfinished()
         if self.n_selected_ == 0:
             near = "close to the class proportions" if self._averaged else "the class proportions"
             warn(
-                "SpinyClassifier: no variable was selected, because no set is more probable than "
-                f"the empty set. Predicted probabilities are {near} of y. `ranking_` orders the "
-                "variables by the evidence that each would add, which is not significant for any "
-                "of them.",
+                "SpinyClassifier: no variable was selected, because no set is significantly "
+                f"better than the empty set. Predicted probabilities are {near} of y. `ranking_` "
+                "orders the variables by the evidence that each would add, which is not "
+                "significant for any of them.",
                 NoStructureWarning,
             )
 
@@ -426,22 +406,3 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         tags: Tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
-
-
-def _in_units_of_columns(covariance: np.ndarray, unit: float) -> np.ndarray:
-    """Rescale the covariance of intercept and coefficients to the units of X."""
-    covariance = covariance.copy()
-    covariance[1:] /= unit
-    covariance[:, 1:] /= unit
-    return covariance
-
-
-def _check_units(scale: np.ndarray, unit: float) -> None:
-    """Raise an error if coefficients overflow or underflow in the units of X."""
-    exponents = (np.log(scale) + math.log(unit)) / math.log(10.0)
-    worst = float(exponents[np.argmax(np.abs(exponents))])
-    if abs(worst) > MAX_EXPONENT:
-        raise InputError(
-            f"X has units in which coefficients are of order 1e{-worst:.0f}, which double "
-            "precision cannot represent. Multiply X by a constant."
-        )

@@ -19,7 +19,8 @@ signs. From P_0 = (X_v'X_v + lambda I)^-1, t = s'P_0 s and c = s'P_0 X_v'y, with
     P = P_0 + h / (1 - h t) P_0 s s'P_0 ,    R = R_0 - h c^2 / (1 - h t) ,
     log det W = log det W_0 + log(1 - h t) ,
 
-so the eigenvalues of X_v'X_v give the density at every lambda and rho.
+so the eigenvalues of X_v'X_v give the density at every lambda and rho. Several responses have
+independent coefficients: the logarithms of their residual sums R_k and of the determinants add up.
 
 Signs. A proportion theta of the signs is positive, theta ~ Beta(1/2, 1/2). s and -s are the same
 model, because mu may be negative. The model has the prior
@@ -29,7 +30,7 @@ tau^2 = (1 + rho) / lambda, for a column of unit variance and relative to the no
 
 Neighbours. With one additional variable g_q becomes g = g_(q+1), which changes W by
 (h - lambda g) s s' before x_j is added. Let P, m and R be those after this change. As for
-independent coefficients (`model`), with the sign s_j,
+independent coefficients (`linear`), with the sign s_j,
 
     k_j = X_v'x_j - lambda g s_j s ,    S_j = x_j'x_j + lambda (1 - g) - k_j'P k_j ,
     e_j = x_j'y - k_j'm ,    R decreases by e_j^2 / S_j ,    det W is multiplied by S_j ,
@@ -47,14 +48,16 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dsyevd
 from scipy.special import betaln, expit
 
-from .model import MIN_NOISE_RATIO, RegressionMoments
+if TYPE_CHECKING:
+    from .linear import LinearModel
 
+MIN_REMAINING = 1e-12  # minimum of the remaining proportion of R
 SCATTER = 0.25  # standard deviation of u_j relative to mu: rho = 1 / SCATTER^2
 COMMON_PROBABILITY = 0.5  # prior probability of a common magnitude
 SIGN_SHAPE = 0.5  # parameter of the beta prior of the proportion of positive signs
@@ -92,22 +95,24 @@ class SetPrior(NamedTuple):
     dof: float  # degrees of freedom of y
 
 
-def make_prior_grid(data: RegressionMoments, best: float) -> PriorGrid:
+def make_prior_grid(model: LinearModel, best: float) -> PriorGrid:
     """Build a grid of powers of two of tau around the log lambda ``best``.
 
     tau is the prior standard deviation of the coefficient of a column of unit variance, relative to
     the noise. Its half-Cauchy density 2 / (pi (1 + tau^2)) gives the prior probabilities. The
     powers are the same for all data, so rounding of ``best`` has no effect. Coefficients far below
-    1/sqrt(n) are not detectable and are excluded.
+    1/sqrt(n) are not detectable and are excluded. Several responses have independent coefficients.
     """
-    unit = math.log(float(data.d.mean()) / data.n)  # log lambda for tau = 1
-    lowest = math.floor(-0.5 * math.log2(data.n)) - 1
+    unit = math.log(float(model.d.mean()) / model.n)  # log lambda for tau = 1
+    lowest = math.floor(-0.5 * math.log2(model.n)) - 1
     middle = (unit - best) / (2.0 * math.log(2.0))  # log2 of the best tau
     centre = round(min(max(middle, lowest + DOUBLINGS), MAX_DOUBLING - DOUBLINGS))
     log_tau = math.log(2.0) * np.arange(max(centre - DOUBLINGS, lowest), centre + DOUBLINGS + 1)
     # The density of log tau is tau times the density of tau.
     log_prior = log_tau - np.logaddexp(0.0, 2.0 * log_tau)
     log_prior -= np.logaddexp.reduce(log_prior)
+    if model.yy.size > 1:
+        return PriorGrid(unit - 2.0 * log_tau, np.zeros(log_tau.size), log_prior)
     rho = np.repeat([0.0, 1.0 / SCATTER**2], log_tau.size)
     return PriorGrid(
         np.tile(unit - 2.0 * log_tau, 2) + np.log1p(rho),  # tau^2 = (1 + rho) / lambda
@@ -150,13 +155,13 @@ class Spectrum(NamedTuple):
 
     e: np.ndarray  # (S, q) eigenvalues
     U: np.ndarray  # (S, q, q) eigenvectors
-    c: np.ndarray  # (S, q) U'X_v'y
+    c: np.ndarray  # (S, q, m) U'X_v'Y
 
 
-def spectrum(data: RegressionMoments, v: np.ndarray) -> Spectrum:
+def spectrum(model: LinearModel, v: np.ndarray) -> Spectrum:
     """Compute the eigendecompositions of the sets ``v`` of shape (S, q)."""
-    e, U = np.linalg.eigh(data.G[v[:, :, None], v[:, None, :]])
-    return Spectrum(np.maximum(e, 0.0), U, np.einsum("sij,si->sj", U, data.b[v]))
+    e, U = np.linalg.eigh(model.G[v[:, :, None], v[:, None, :]])
+    return Spectrum(np.maximum(e, 0.0), U, np.swapaxes(U, 1, 2) @ model.B[v])
 
 
 class Densities(NamedTuple):
@@ -166,12 +171,12 @@ class Densities(NamedTuple):
     eigenvalues: np.ndarray  # (S, A, q) eigenvalues of X_v'X_v + lambda I
     gain_factor: np.ndarray  # (S, M, A) h / (1 - h t)
     c: np.ndarray  # (S, M, A)
-    R: np.ndarray  # (S, M, A)
-    log_density: np.ndarray  # (S, M, A) log p(y | v, s, lambda, rho) + log p(s, lambda, rho)
+    R: np.ndarray  # (S, M, A, m)
+    log_density: np.ndarray  # (S, M, A) log p(Y | v, s, lambda, rho) + log p(s, lambda, rho)
 
 
 def densities(
-    data: RegressionMoments,
+    model: LinearModel,
     prior: SetPrior,
     grid: PriorGrid,
     spectra: Spectrum,
@@ -181,21 +186,23 @@ def densities(
 
     ``signs`` of shape (S or 1, M, q) holds the signs of coefficients of a common magnitude.
     """
-    lam, q = np.exp(grid.log_ratio), spectra.e.shape[1]
+    lam, q, m = np.exp(grid.log_ratio), spectra.e.shape[1], model.yy.size
     eigenvalues = spectra.e[:, None, :] + lam[:, None]
-    R = data.yy - ((spectra.c * spectra.c)[:, None, :] / eigenvalues).sum(axis=-1)[:, None, :]
+    inverse = 1.0 / eigenvalues  # (S, A, q)
+    R = (model.yy - inverse @ (spectra.c * spectra.c))[:, None]  # (S, 1, A, m)
     log_det = np.log(eigenvalues / lam[:, None]).sum(axis=-1)[:, None, :] + np.log1p(grid.rho * q)
     if signs is None:
         signs, log_prior = np.zeros((1, 1, q)), np.zeros((1, 1))
     else:
         log_prior = log_sign_prior(q)[np.count_nonzero(signs > 0.0, axis=-1)]
-    u, inverse = signs @ spectra.U, np.swapaxes(1.0 / eigenvalues, 1, 2)  # (S, M, q), (S, q, A)
-    t, c = (u * u) @ inverse, (u * spectra.c[:, None, :]) @ inverse
+    u, inverse = signs @ spectra.U, np.swapaxes(inverse, 1, 2)  # (S, M, q), (S, q, A)
+    t, c = (u * u) @ inverse, (u * spectra.c[:, None, :, 0]) @ inverse
     h = lam * grid.rho / (1.0 + grid.rho * q)
     gain_factor = h / (1.0 - h * t)
-    R = np.maximum(R - gain_factor * c * c, prior.dof * data.noise_floor)
+    R = np.maximum(R - (gain_factor * c * c)[..., None], prior.dof * model.noise_floor)
     log_det = log_det + np.log1p(-h * t)
-    log_density = -0.5 * (prior.dof * np.log(R) + log_det) + grid.log_prior + log_prior[:, :, None]
+    log_density = -0.5 * (prior.dof * np.log(R).sum(axis=-1) + m * log_det)
+    log_density = log_density + grid.log_prior + log_prior[:, :, None]
     return Densities(signs, eigenvalues, gain_factor, c, R, log_density)
 
 
@@ -204,7 +211,7 @@ class StateRates(NamedTuple):
 
     # (2 p + q + A,) rates of: flips of each variable, added with a positive sign; flips with a
     # negative sign; sign changes of the variables of the set; jumps to each grid point. Rates of
-    # jumps between distant sets are appended by `averaging.JumpTargets`.
+    # jumps between distant sets are appended by `linear_states.JumpTargets`.
     rates: np.ndarray
     inclusion: np.ndarray  # (p,) inclusion probability of each variable given all others
     signs: np.ndarray  # (q,) signs of a common magnitude, also if coefficients are independent
@@ -217,8 +224,8 @@ class SetPosterior(NamedTuple):
     v: np.ndarray  # (q,)
     s: np.ndarray  # (q,)
     P: np.ndarray  # (q, q)
-    m: np.ndarray  # (q,)
-    R: float
+    m: np.ndarray  # (q, m)
+    R: np.ndarray  # (m,)
     lam: float
     rho: float
 
@@ -228,7 +235,7 @@ class SetPosterior(NamedTuple):
 
 
 def state_rates(
-    data: RegressionMoments, prior: SetPrior, v: np.ndarray, signs: np.ndarray | None, a: int
+    model: LinearModel, prior: SetPrior, v: np.ndarray, signs: np.ndarray | None, a: int
 ) -> StateRates:
     """Compute the jump rates of the set ``v``, in increasing order, at grid point ``a``.
 
@@ -239,34 +246,38 @@ def state_rates(
     """
     grid, q, n_independent = prior.grid, v.size, prior.grid.n_independent
     lams = np.exp(grid.log_ratio)
-    lam, rho, b = float(lams[a]), float(grid.rho[a]), data.b.take(v)
+    lam, rho, b = float(lams[a]), float(grid.rho[a]), model.B.take(v, axis=0)
     if q:
-        e, U, _ = dsyevd(data.gram(v))
+        e, U, _ = dsyevd(model.gram(v))
         inverse = 1.0 / (np.maximum(e, 0.0)[:, None] + lams)
-        c = b.dot(U)
-        # (q, K) posterior means of independent coefficients
-        means = U.dot(c[:, None] * inverse[:, :n_independent])
-        s = normalise_signs(means[:, a]) if signs is None else signs
-        u, h = s.dot(U), lams * grid.rho / (1.0 + grid.rho * q)
-        t, cross = (u * u).dot(inverse), (u * c).dot(inverse)
-        R = data.yy - (c * c).dot(inverse) - h / (1.0 - h * t) * cross * cross
-        R = np.maximum(R, prior.dof * data.noise_floor)
-        log_det = np.log1p(grid.rho * q) + np.log1p(-h * t) - np.log(inverse * lams).sum(axis=0)
-        log_density = grid.log_prior - 0.5 * (prior.dof * np.log(R) + log_det)
+        c = U.T.dot(b)  # (q, m)
+        R = model.yy - inverse.T.dot(c * c)  # (A, m)
+        log_det = -np.log(inverse * lams).sum(axis=0)
+        P, s = (U * inverse[:, a]).dot(U.T), np.ones(q)
+        if n_independent < lams.size:
+            # (q, K) posterior means of independent coefficients
+            means = U.dot(c * inverse[:, :n_independent])
+            s = normalise_signs(means[:, a]) if signs is None else signs
+            u, h = s.dot(U), lams * grid.rho / (1.0 + grid.rho * q)
+            t, cross = (u * u).dot(inverse), (u * c[:, 0]).dot(inverse)
+            R = R - (h / (1.0 - h * t) * cross * cross)[:, None]
+            log_det += np.log1p(grid.rho * q) + np.log1p(-h * t)
+            if rho:
+                Ps = P.dot(s)
+                P += np.outer(Ps, (h[a] / (1.0 - h[a] * t[a])) * Ps)
+        R = np.maximum(R, prior.dof * model.noise_floor)
+        log_density = prior.dof * np.log(R).sum(axis=1) + model.yy.size * log_det
+        log_density = grid.log_prior - 0.5 * log_density
         log_density[n_independent:] += log_sign_prior(q)[np.count_nonzero(s > 0.0)]
-        P = (U * inverse[:, a]).dot(U.T)
-        if rho:
-            Ps = P.dot(s)
-            P += np.outer(Ps, (h[a] / (1.0 - h[a] * t[a])) * Ps)
-        posterior = SetPosterior(v, s, P, P.dot(b), float(R[a]), lam, rho)
+        posterior = SetPosterior(v, s, P, P.dot(b), R[a], lam, rho)
     else:
-        log_density = grid.log_prior - 0.5 * prior.dof * math.log(data.yy)
-        posterior = SetPosterior(v, b, np.zeros((0, 0)), b, data.yy, lam, rho)
+        log_density = grid.log_prior - 0.5 * prior.dof * float(np.log(model.yy).sum())
+        posterior = SetPosterior(v, np.zeros(0), np.zeros((0, 0)), b, model.yy, lam, rho)
     to_grid = GRID_RATE * expit(log_density - log_density[a])
     to_grid[a] = 0.0
     if signs is not None and q:
         to_grid[:n_independent][(normalise_signs(means) != signs[:, None]).any(axis=0)] = 0.0
-    additions = addition_gains(data, prior, posterior, b)
+    additions = addition_gains(model, prior, posterior, b)
     removals, sign_changes = removal_and_sign_gains(prior, posterior)
     odds = np.logaddexp.reduce(additions, axis=0)  # log odds of each variable given all others
     odds[v] = np.logaddexp(0.0, sign_changes) - removals
@@ -280,42 +291,41 @@ def state_rates(
 
 
 def addition_gains(
-    data: RegressionMoments, prior: SetPrior, posterior: SetPosterior, b: np.ndarray
+    model: LinearModel, prior: SetPrior, posterior: SetPosterior, b: np.ndarray
 ) -> np.ndarray:
     """Compute the (1 or 2, p) increases of the log posterior by adding each variable.
 
     The rows are positive and negative signs. There is one row for the first variable of a set and
     for independent coefficients, which have no sign.
     """
-    q, lam = posterior.v.size, posterior.lam
+    q, lam, n_responses = posterior.v.size, posterior.lam, model.yy.size
     P, m, R = posterior.P, posterior.m, posterior.R
     h = posterior.magnitude_precision(q + 1)
     log_det = math.log((1.0 + posterior.rho * (q + 1)) / (1.0 + posterior.rho * q)) - math.log(lam)
-    more = prior.log_prior[q + 1] - prior.log_prior[q] if q < data.b.size else -math.inf
-    cross = data.G.take(posterior.v, axis=1)
+    more = prior.log_prior[q + 1] - prior.log_prior[q] if q < model.d.size else -math.inf
+    cross = model.G.take(posterior.v, axis=1)
     signed = posterior.rho > 0.0 and q > 0
     if signed:
         Ps, change = P.dot(posterior.s), posterior.magnitude_precision(q) - h
         factor = 1.0 + change * float(Ps.dot(posterior.s))
         P = P - np.outer(Ps, (change / factor) * Ps)
         m = P.dot(b)
-        R = data.yy - float(b.dot(m))
+        R = model.yy - (b * m).sum(axis=0)
         log_det += math.log(factor)
-    S = data.d + (lam - h) - np.einsum("ij,ij->i", cross.dot(P), cross)
-    e = data.b - cross.dot(m)
+    S = (model.d + (lam - h) - np.einsum("ij,ij->i", cross.dot(P), cross))[None]
+    e = (model.B - cross.dot(m))[None]  # (1, p, m)
     if signed:
         Ps = P.dot(posterior.s)
-        both, shift = 2.0 * h * cross.dot(Ps), h * float(posterior.s.dot(m))
+        both, shift = 2.0 * h * cross.dot(Ps), h * float(posterior.s.dot(m[:, 0]))
         S = S - h**2 * float(Ps.dot(posterior.s)) + np.stack([both, -both])
-        e = e + np.array([[shift], [-shift]])
+        e = e + np.array([[[shift]], [[-shift]]])
         plus, to = np.count_nonzero(posterior.s > 0.0), log_sign_prior(q + 1)
         more = more + np.array([[to[plus + 1]], [to[plus]]]) - log_sign_prior(q)[plus]
-    else:
-        S, e = S[None], e[None]
     # Rounding must not make a copy of an active variable look new; the prior alone gives this.
     S = np.maximum(S, lam / (1.0 + posterior.rho))
-    remaining = np.maximum((R - e * e / S) / posterior.R, MIN_NOISE_RATIO)
-    gains: np.ndarray = more - 0.5 * (prior.dof * np.log(remaining) + np.log(S) + log_det)
+    remaining = np.maximum((R - e * e / S[..., None]) / posterior.R, MIN_REMAINING)
+    fits = prior.dof * np.log(remaining).sum(axis=-1)
+    gains: np.ndarray = more - 0.5 * (fits + n_responses * (np.log(S) + log_det))
     return gains
 
 
@@ -323,21 +333,23 @@ def removal_and_sign_gains(
     prior: SetPrior, posterior: SetPosterior
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute (q,) increases of the log posterior by removals and by sign changes."""
-    q, lam, s, m, dof = posterior.v.size, posterior.lam, posterior.s, posterior.m, prior.dof
+    q, lam, s, dof = posterior.v.size, posterior.lam, posterior.s, prior.dof
     if q == 0:
         return np.zeros(0), np.zeros(0)
     P_ii, less = posterior.P.diagonal(), prior.log_prior[q - 1] - prior.log_prior[q]
-    R = posterior.R + m * m / P_ii  # residual sum without variable i
-    removals = less - 0.5 * (np.log(P_ii) + math.log(lam))
+    # Residual sums without variable i, relative to those with it.
+    growth = 1.0 + posterior.m**2 / (P_ii[:, None] * posterior.R)
+    removals = less - 0.5 * posterior.R.size * (np.log(P_ii) + math.log(lam))
     if not posterior.rho:
-        return removals - 0.5 * dof * np.log(R / posterior.R), np.full(q, -np.inf)
+        return removals - 0.5 * dof * np.log(growth).sum(axis=1), np.full(q, -np.inf)
+    m, R = posterior.m[:, 0], float(posterior.R[0])
     Ps, h = posterior.P.dot(s), posterior.magnitude_precision(q)
     total = float(Ps.dot(s)) - Ps * Ps / P_ii  # s'T s
     c = float(s.dot(m)) - Ps * m / P_ii  # s'T X_v'y
     plus, now = np.count_nonzero(s > 0.0), log_sign_prior(q)
     change = posterior.magnitude_precision(q - 1) - h
     shrunk = 1.0 - change * total
-    remaining = np.maximum((R - change * c * c / shrunk) / posterior.R, MIN_NOISE_RATIO)
+    remaining = np.maximum(growth[:, 0] - change * c * c / (shrunk * R), MIN_REMAINING)
     factor = shrunk * ((1.0 + posterior.rho * (q - 1)) / (1.0 + posterior.rho * q))
     removals -= 0.5 * (dof * np.log(remaining) + np.log(factor))
     removals += log_sign_prior(q - 1)[plus - (s > 0.0)] - now[plus]
@@ -346,7 +358,7 @@ def removal_and_sign_gains(
     S = 1.0 / P_ii - 4.0 * h * (1.0 - s * Ps / P_ii) - 4.0 * h**2 * total
     S = np.maximum(S, lam / (1.0 + posterior.rho))
     e = m / P_ii - 2.0 * h * s * c
-    remaining = np.maximum((R - e * e / S) / posterior.R, MIN_NOISE_RATIO)
+    remaining = np.maximum(growth[:, 0] - e * e / (S * R), MIN_REMAINING)
     sign_changes = (
         now[plus - s.astype(int)] - now[plus] - 0.5 * (dof * np.log(remaining) + np.log(S * P_ii))
     )

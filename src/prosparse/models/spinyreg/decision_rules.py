@@ -9,7 +9,7 @@ The set of maximum posterior probability is often small if many sets have simila
 The set of maximum expected F-score balances false discoveries against missed variables.
 
 Comparing this set with the empty set would often select nothing although a signal is present but
-cannot be located. A separate test (`signal_detected`) therefore decides first whether to select
+cannot be located. A permutation test (`null_test`) therefore decides first whether to select
 anything. The F-score is then maximised over non-empty sets.
 """
 
@@ -21,14 +21,10 @@ import numpy as np
 
 from .averaging import MIN_INCLUSION, Average
 from .credible import MIN_CORRELATION
-from .model import FINE, RegressionFit, RegressionMoments, evaluate, optimise
-from .null_test import rejects_null
-from .screening import Candidates
+from .set_model import F, SetModel
 
-MAX_COOCCURRENCE = (
-    0.75  # a variable stands in for another if, with that one active, it is so much less
-)
-# often active than without
+# A variable stands in for another if, with that one active, it is so much less often active.
+MAX_COOCCURRENCE = 0.75
 
 
 class SelectedSet(NamedTuple):
@@ -38,26 +34,14 @@ class SelectedSet(NamedTuple):
     expected: float  # expected F-score; variables with one representative count once
 
 
-def signal_detected(
-    pool: Candidates, found: RegressionFit, root: np.ndarray | None, n_intercepts: int
-) -> bool:
-    """Decide whether to select any variable.
-
-    A signal is detected if the search ``found`` a set more probable than the empty set, or if
-    `null_test` rejects the null hypothesis.
-    """
-    return found.v.size > 0 or rejects_null(pool, root, n_intercepts)
-
-
-def representatives(data: RegressionMoments, average: Average) -> np.ndarray:
+def representatives(model: SetModel[F], average: Average) -> np.ndarray:
     """Map each of the p variables to the variable that represents it, mostly itself.
 
     Variable i represents a correlated and less probable j if j is active mainly when i is not:
     P(j | i) < 3/4 P(j | not i). The two share their probability, and only i is worth selecting.
     """
     likely = average.candidates
-    size = np.sqrt(data.d[likely])
-    correlated = np.abs(data.gram(likely)) >= MIN_CORRELATION * np.outer(size, size)
+    correlated = model.correlations(likely, likely) >= MIN_CORRELATION
     return find_representatives(average.inclusion, likely, average.together, correlated)
 
 
@@ -121,9 +105,9 @@ def maximise_expected_f_score(by_size: np.ndarray, nothing: float, most: int) ->
     return SelectedSet(order[: best + 1, best], float(expected[best]))
 
 
-def select_by_f_score(data: RegressionMoments, average: Average, max_size: int) -> SelectedSet:
+def select_by_f_score(model: SetModel[F], average: Average, max_size: int) -> SelectedSet:
     """Select the set of maximum expected F-score, one variable per redundant group."""
-    by_size = merge_redundant(average.by_size, representatives(data, average))
+    by_size = merge_redundant(average.by_size, representatives(model, average))
     return maximise_expected_f_score(by_size, 0.0, max_size)
 
 
@@ -132,8 +116,3 @@ def select_by_median(average: Average, max_size: int) -> np.ndarray:
     likely = np.argsort(-average.inclusion, kind="stable")[:max_size]
     v: np.ndarray = likely[average.inclusion[likely] > 0.5]
     return v
-
-
-def fit_set(data: RegressionMoments, v: np.ndarray, start: RegressionFit) -> RegressionFit:
-    """Fit the set ``v``, starting from the lambda of ``start``."""
-    return optimise(data, evaluate(data, v, start.log_ratio), FINE)

@@ -27,13 +27,16 @@ COMMON: dict[str, Field] = {
     "log_posterior_path_": numbers("k"),
     "credible_sets_": ListOf(integers("*", below="p"), "s", "selected variable"),
     "candidate_indices_": integers("l", below="p"),
-    "_excluded_variance": nonnegative(),
+    "coef_std_": nonnegative("p", stack="m"),
+    "selected_coef_covariance_": numbers("s", "s", finite=True, stack="m"),
+    "_candidate_covariance": numbers("r", "l+1", "l+1", finite=True),
+    "_excluded_variance": nonnegative("r"),
     "_averaged": Instance(bool),
 }
 AVERAGE: dict[str, Field] = {
     "inclusion_probability_": nonnegative("p"),
-    "conditional_coef_mean_": numbers("p", finite=True),
-    "conditional_coef_std_": nonnegative("p"),
+    "conditional_coef_mean_": numbers("p", finite=True, stack="m"),
+    "conditional_coef_std_": nonnegative("p", stack="m"),
     "model_size_probability_": nonnegative("p+1"),
 }
 STUDENT_NOISE: dict[str, Field] = {
@@ -53,7 +56,6 @@ def explain_averaging(
         return "no set of variables improves on the model without variables"
     if rule == "median":
         return "each has an inclusion probability above 0.5"
-    # Several responses are fitted without an average.
     expected = vars(model).get("expected_f_score_")
     if expected is None:
         return None
@@ -78,16 +80,12 @@ REGRESSOR = Method(
             **SELECTOR,
             **COMMON,
             "coef_": numbers("p", finite=True, stack="m"),
-            "coef_std_": nonnegative("p", stack="m"),
             "intercept_": numbers(finite=True, stack="m"),
             "selected_coef_": numbers("p", finite=True, stack="m"),
             "selected_intercept_": numbers(finite=True, stack="m"),
-            "selected_coef_covariance_": numbers("s", "s", finite=True, stack="m"),
             "coef_precision_": numbers(stack="m"),
             "noise_precision_": numbers(stack="m"),
             "noise_variance_": nonnegative(stack="m"),
-            "_candidate_covariance": numbers("l", "l", finite=True, stack="m"),
-            "_intercept_variance": nonnegative(stack="m"),
         },
         optional={
             **AVERAGE,
@@ -109,7 +107,7 @@ CLASSIFIER = Method(
     "spinyclass",
     SpinyClassifier,
     grid={"selection_rule": ["map", "median"]},
-    explanations=(explain_evidence,),
+    explanations=(explain_averaging, explain_evidence),
     schema=Schema(
         required={
             **SELECTOR,
@@ -119,9 +117,9 @@ CLASSIFIER = Method(
             "intercept_": numbers("one", finite=True),
             "selected_coef_": numbers("one", "p", finite=True),
             "selected_intercept_": numbers("one", finite=True),
-            "_candidate_covariance": numbers("l+1", "l+1", finite=True),
         },
-        optional={"inclusion_probability_": nonnegative("p")},
+        optional={**AVERAGE, "expected_f_score_": nonnegative()},
+        all_or_none=(tuple(AVERAGE),),
         checks=(check_cardinalities, check_classes),
     ),
     path=EVIDENCE_PATH._replace(posterior="log_posterior_path_"),

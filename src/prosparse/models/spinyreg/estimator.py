@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Real
-from typing import Literal, NamedTuple, Self, get_args, overload
+from typing import Any, Literal, NamedTuple, Self, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,19 +17,16 @@ from ...errors import (
     InputError,
     NoStructureWarning,
     ParameterError,
-    check_bool,
     check_choice,
-    check_integer,
-    check_non_negative,
     check_total,
     check_weights,
     warn,
 )
 from ...inference.loop import Run
-from .._base import VariableSelector, seed_of
-from .averaging import Average, mixture_interval
-from .model import MIN_NOISE_RATIO
-from .predictive_variance import quadratic_form
+from .._base import seed_of
+from .base import SpinyBase, check_exponents
+from .linear import MIN_NOISE_RATIO, LinearFit
+from .null_test import NullData
 from .response import (
     Response,
     check_response,
@@ -40,14 +35,19 @@ from .response import (
     is_multi_output,
     prepare_response,
 )
-from .several import SeveralResponses, SeveralSolution, solve_several
-from .solve import Options, Refit, SelectionRule, Solution, solve
+from .screening import LinearProblem, candidates, max_linear_sizes
+from .solve import Options, SelectionRule, Solution, solve
 from .stepwise import rules_for
-from .student import SearchSettings, StudentState, WeightedData, estimate_row_weights
-from .validation import check_columns
+from .student import (
+    SearchSettings,
+    StudentState,
+    WeightedData,
+    estimate_row_weights,
+    null_scores,
+)
+from .validation import check_columns, group_codes
 
-MAX_EXPONENT = 305  # maximum decimal exponent of a variance or precision
-
+Refit = Literal["posterior", "ols"]
 Noise = Literal["gaussian", "student"]
 
 
@@ -59,6 +59,7 @@ class FitData(NamedTuple):
     op: Operator
     columns: Columns
     responses: list[Response]
+    groups: np.ndarray | None  # group of each row with positive weight
 
     @property
     def response(self) -> Response:
@@ -66,7 +67,7 @@ class FitData(NamedTuple):
         return self.responses[0]
 
 
-class SpinyRegressor(RegressorMixin, VariableSelector):
+class SpinyRegressor(RegressorMixin, SpinyBase):
     """Sparse linear regression by Bayesian model averaging.
 
     Each set of variables defines a Bayesian linear model whose marginal likelihood (evidence) is
@@ -133,10 +134,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         One array of column indices for each selected variable, in column order. It is the
         smallest group of variables correlated with the selected one (at least 0.5 in absolute
         value) that contains the active variable with probability 0.95, most probable first.
-    conditional_coef_mean_ : ndarray of shape (n_features_in_,)
+    conditional_coef_mean_ : ndarray of the shape of coef_
         Posterior mean of each coefficient given that its variable is active. Present with
         ``inclusion_probability_``.
-    conditional_coef_std_ : ndarray of shape (n_features_in_,)
+    conditional_coef_std_ : ndarray of the shape of coef_
         Posterior standard deviation of each coefficient given that its variable is active.
         Present with ``inclusion_probability_``.
     model_size_probability_ : ndarray of shape (n_features_in_ + 1,)
@@ -201,12 +202,14 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     size equally among the sets of that size. It is flat up to about fifteen variables and
     decreases for larger models.
 
-    ``selection_rule="f-score"`` selects variables only if a signal is detected. Either the search
-    finds a set more probable than the empty set, or a Monte Carlo test against Gaussian noise has
-    a p-value of at most 0.025.
+    Variables are selected only if a permutation test detects a signal, whatever the
+    ``selection_rule``. The test has level 0.04, permutes the response, within ``groups`` if these
+    are given, and assumes no noise distribution. If permuted responses have a mean Bayes factor
+    above 1, as with rare counts or outliers, inclusion probabilities and averaged coefficients are
+    reduced accordingly.
 
-    Several responses share the selected set and the ratio alpha/gamma; each has its own noise
-    variance. The set of maximum posterior probability is selected and no average is computed.
+    Several responses share the set and the ratio alpha/gamma; each has its own coefficients, which
+    are independent, and noise variance.
 
     The average integrates over the noise variance and the scale of the coefficients. Two priors
     have probability 1/2 each: independent Gaussian coefficients, or coefficients of a common
@@ -231,25 +234,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     (10, True)
     """
 
-    _min_features = 1
-    _variable_attributes = (
-        ("inclusion_probability", "inclusion_probability_"),
-        ("coef", "coef_"),
-        ("coef_std", "coef_std_"),
-        ("selected_coef", "selected_coef_"),
-        ("conditional_coef_mean", "conditional_coef_mean_"),
-        ("conditional_coef_std", "conditional_coef_std_"),
-    )
-    coef_: np.ndarray
-    intercept_: float | np.ndarray
-    coef_std_: np.ndarray
-    noise_variance_: float | np.ndarray
-    candidate_indices_: np.ndarray
-    # Inputs of the predictive variance, in addition to `noise_variance_`.
-    _candidate_covariance: np.ndarray  # (k, k) of coefficients of scaled columns; or (m, k, k)
-    _excluded_variance: float  # mean contribution of all variables that are not candidates
-    _intercept_variance: float | np.ndarray  # at the column means
-    _averaged: bool  # whether `coef_` is an average over sets
+    noise_variance_: Any
 
     def __init__(
         self,
@@ -276,7 +261,14 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Select variables and estimate their coefficients.
 
         Parameters
@@ -289,6 +281,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             Number of observations that each row represents. A row with weight 2 counts as two
             rows, and a row with weight 0 is ignored. Divide inverse noise variances by their mean
             before passing them as weights.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Labels of batches, donors or other strata. The null test permutes the response within
+            groups. By default it permutes all rows.
 
         Returns
         -------
@@ -296,14 +291,22 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             The fitted estimator.
         """
         with self._fitting():
-            data = self._prepare(X, y, sample_weight)
-            if len(data.responses) > 1:
-                self._fit_multi_output(data)
-            else:
-                self._fit_single_output(data)
+            data = self._prepare(X, y, sample_weight, groups)
+            run, null_data = None, self._null_data(data)
+            if self.noise == "student":
+                data, run = self._reweight_rows(data)
+            self._set_fit(self._solve(data, null_data), data)
+            if run is not None:
+                self._set_student_noise(run, data.response)
         return self
 
-    def _prepare(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None) -> FitData:
+    def _prepare(
+        self,
+        X: Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+    ) -> FitData:
         """Validate the input, standardise X and centre y."""
         if y is None:
             raise InputError(
@@ -312,7 +315,11 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         X = self._validate(X, reset=True)
         if is_multi_output(y):
             values = check_responses(y, X.shape[0])
-            self._check_multi_output(values.shape[1])
+            if self.noise != "gaussian":
+                raise ParameterError(
+                    f"`noise` must be 'gaussian' for several responses, got {self.noise!r} and "
+                    f"{values.shape[1]} columns of y. Fit each response separately."
+                )
         else:
             values = check_response(y, X.shape[0])[:, None]
         weights = None
@@ -322,40 +329,36 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         op, columns = standardise(X, self.scale, weights, centre=self.fit_intercept)
         check_columns(op, columns, self.scale)
         responses = [prepare_response(column, self.fit_intercept, weights) for column in values.T]
-        return FitData(X, weights, op, columns, responses)
+        return FitData(X, weights, op, columns, responses, group_codes(groups, X.shape[0], weights))
 
-    def _check_multi_output(self, m: int) -> None:
-        """Raise an error for options that do not support several responses."""
-        if self.noise != "gaussian":
-            raise ParameterError(
-                f"`noise` must be 'gaussian' for several responses, got {self.noise!r} and {m} "
-                "columns of y. Fit each response separately."
-            )
-        if self.selection_rule == "median":
-            raise ParameterError(
-                "`selection_rule` must be 'f-score' or 'map' for several responses, got 'median' "
-                f"and {m} columns of y. Fit each response separately."
-            )
-
-    # --- one response
-
-    def _fit_single_output(self, data: FitData) -> None:
-        run = None
+    def _null_data(self, data: FitData) -> NullData:
+        """Return the data of the null test."""
+        root, n_intercepts = data.response.root, int(self.fit_intercept)
+        Y = np.column_stack([response.y for response in data.responses])
+        values = Y if root is None else Y / root[:, None]
         if self.noise == "student":
-            data, run = self._reweight_rows(data)
-        options = Options(
-            fit_intercept=self.fit_intercept,
-            refit=self.refit,
+            counts = np.ones(values.shape[0]) if root is None else root**2
+            values = null_scores(values[:, 0], counts, n_intercepts)[:, None]
+        return NullData(data.op, values, root, data.response.n, n_intercepts, data.groups)
+
+    def _solve(self, data: FitData, null_data: NullData) -> Solution[LinearFit]:
+        """Select variables for all responses."""
+        op, n, p = data.op, data.response.n, data.op.shape[1]
+        rows = max(count_informative_rows(op, response) for response in data.responses)
+        rules = rules_for(
+            p,
+            max_linear_sizes(rows, p, self.fit_intercept),
             max_iter=self.max_iter,
-            tol=self.tol,
+            tol=self.tol * n,
             verbose=self.verbose,
-            selection_rule=self.selection_rule,
-            average=self.average,
-            seed=seed_of(self.random_state),
         )
-        self._set_fit(solve(data.op, data.response, options), data.columns, data.response)
-        if run is not None:
-            self._set_student_noise(run, data.response)
+        Y = np.column_stack([response.y for response in data.responses])
+        yy = np.array([response.yy for response in data.responses])
+        options = Options(
+            self.selection_rule, self.average, self.refit == "ols", seed_of(self.random_state)
+        )
+        pool = candidates(op, Y, yy, n, int(self.fit_intercept))
+        return solve(LinearProblem(pool), null_data, rules, options)
 
     def _reweight_rows(self, data: FitData) -> tuple[FitData, Run[StudentState]]:
         """Estimate the row weights of Student's t noise and apply them to the data."""
@@ -379,7 +382,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         )
         run = estimate_row_weights(reweight, counts, settings)
         op, columns, response = reweight(run.state.u)
-        return FitData(X, counts * run.state.u, op, columns, [response]), run
+        return data._replace(
+            X=X, weights=counts * run.state.u, op=op, columns=columns, responses=[response]
+        ), run
 
     def _set_student_noise(self, run: Run[StudentState], response: Response) -> None:
         """Set the attributes of Student's t noise and adjust the variances."""
@@ -389,142 +394,37 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         if run.reason.unfinished and not self.stop_reason_.unfinished:
             self.stop_reason_ = run.reason
         if response.root is not None:
-            self._intercept_variance *= response.n / float(np.sum(response.root**2))
+            self._candidate_covariance[:, 0] *= response.n / float(np.sum(response.root**2))
         self.noise_variance_ *= nu / (nu - 2.0)  # variance of a t variable of unit scale
 
-    def _set_fit(self, found: Solution, columns: Columns, response: Response) -> None:
+    def _by_response(self, values: np.ndarray) -> Any:
+        """Remove the axis of the responses if there is one response."""
+        if values.shape[0] > 1:
+            return values
+        return float(values[0]) if values.ndim == 1 else values[0]
+
+    def _set_fit(self, found: Solution[LinearFit], data: FitData) -> None:
         """Set the fitted attributes in the units of X and y."""
-        indices = self._set_selection(columns, found.order, found.selected, found.relevance)
-        target, n = response.column, response.n
-        # Coefficients in the units of X and y are those of the operator divided by ratio * scale.
-        ratio = columns.length(1.0) / target.length(1.0)
-        _check_units(found, columns, target, self.scale_[indices])
-        self.cardinalities_ = np.arange(found.path.sigma2.size)
-        self.log_evidence_path_ = target.log_density(found.path.log_evidence, n)
-        self.log_posterior_path_ = target.log_density(found.log_posterior, found.dof)
-        self.noise_precision_ = 1.0 / target.variance(float(found.path.sigma2[found.best]))
-        lam = math.exp(found.path.log_ratio[found.best])
-        self.coef_precision_ = ratio**2 * lam / float(found.path.sigma2[found.best])
-        self.objective_path_ = target.log_density(found.bounds, n)
-        self.n_iter_ = int(found.bounds.size)
-        self.n_selected_ = found.best
-        self.stop_reason_ = found.reason
-        self._set_selected(found, indices, ratio, target)
-        if found.expected_f is not None:
-            self.expected_f_score_ = found.expected_f
-        self._averaged = self.average and self.refit == "posterior"
-        if found.average is not None:
-            listed = np.flatnonzero(self.varying_)[found.listed]
-            self._set_average(found.average, listed, ratio, target)
-        self._intercept_variance = self.noise_variance_ / n if self.fit_intercept else 0.0
-
-    def _set_selected(
-        self, found: Solution, indices: np.ndarray, ratio: float, target: Columns
-    ) -> None:
-        """Set the coefficients of the selected set and use them in `predict`."""
-        increasing = np.argsort(indices)
-        indices, scale = indices[increasing], self.scale_[indices[increasing]]
-        covariance = found.weights.covariance[increasing][:, increasing] / ratio**2
-        self.selected_coef_ = np.zeros(self.support_.size)
-        self.selected_coef_[indices] = found.weights.mean[increasing] / (ratio * scale)
-        self.selected_intercept_ = float(target.mean[0]) - float(self.mean_ @ self.selected_coef_)
-        self.selected_coef_covariance_ = covariance / scale[:, None] / scale
-        varying = np.flatnonzero(self.varying_)
-        self.credible_sets_ = [varying[found.credible[i]] for i in increasing]
-        self.coef_ = self.selected_coef_.copy()
-        self.intercept_ = self.selected_intercept_
-        self.coef_std_ = np.zeros(self.support_.size)
-        self.coef_std_[indices] = np.sqrt(covariance.diagonal()) / scale
-        self.noise_variance_ = target.variance(found.weights.sigma2)
-        self.candidate_indices_ = indices
-        self._candidate_covariance = covariance
-        self._excluded_variance = 0.0
-
-    def _set_average(
-        self, average: Average, indices: np.ndarray, ratio: float, target: Columns
-    ) -> None:
-        """Set the attributes of the average over sets of the columns ``indices``."""
-        factor = 1.0 / (ratio * self.scale_[indices])
-
-        def on_all_columns(values: np.ndarray) -> np.ndarray:
-            full = np.zeros(self.support_.size)
-            full[indices] = values
-            return full
-
-        self.inclusion_probability_ = on_all_columns(average.inclusion)
-        self.conditional_coef_mean_ = on_all_columns(average.active_mean * factor)
-        self.conditional_coef_std_ = on_all_columns(np.sqrt(average.active_variance) * factor)
-        size = min(average.size_probability.size, self.support_.size + 1)
-        self.model_size_probability_ = np.zeros(self.support_.size + 1)
-        self.model_size_probability_[:size] = average.size_probability[:size]
-        if not self._averaged:
-            return
-        self.coef_ = on_all_columns(average.mean * factor)
-        self.intercept_ = float(target.mean[0]) - float(self.mean_ @ self.coef_)
-        self.coef_std_ = on_all_columns(np.sqrt(average.variance) * factor)
-        self.noise_variance_ = target.variance(average.sigma2)
-        self.candidate_indices_ = indices[average.candidates]
-        self._candidate_covariance = average.covariance / ratio**2
-        self._excluded_variance = target.variance(average.excluded_variance)
-
-    # --- several responses
-
-    def _fit_multi_output(self, data: FitData) -> None:
-        op, responses, n = data.op, data.responses, data.response.n
-        rules = rules_for(
-            max(count_informative_rows(op, response) for response in responses),
-            op.shape[1],
-            self.fit_intercept,
-            max_iter=self.max_iter,
-            tol=self.tol * n,
-            verbose=self.verbose,
-        )
-        Y = np.column_stack([response.y for response in responses])
-        yy = np.array([response.yy for response in responses])
-        found = solve_several(op, SeveralResponses(Y, yy, n), rules, self.refit == "ols")
-        self._set_multi_output_fit(found, data.columns, responses)
-
-    def _set_multi_output_fit(
-        self, found: SeveralSolution, columns: Columns, responses: list[Response]
-    ) -> None:
-        """Set the fitted attributes in the units of X and of each response."""
-        indices = self._set_selection(columns, found.order, found.selected, found.relevance)
-        n = responses[0].n
+        columns, responses, n = data.columns, data.responses, data.response.n
         units = np.array([response.column.length(1.0) for response in responses])
         means = np.array([float(response.column.mean[0]) for response in responses])
-        length = columns.length(1.0)
-        _check_multi_output_units(found, length, units, self.scale_[indices])
-        increasing = np.argsort(indices)
-        indices, scale = indices[increasing], self.scale_[indices[increasing]]
-        factor = units[:, None] / length  # (m, 1), for coefficients of scaled columns
-        shape = found.weights.shape[increasing][:, increasing]
-        covariance = (found.weights.sigma2[:, None] * factor**2)[:, :, None] * shape
-        self.selected_coef_ = np.zeros((units.size, self.support_.size))
-        self.selected_coef_[:, indices] = found.weights.mean[increasing].T * factor / scale
-        self.selected_intercept_ = means - self.selected_coef_ @ self.mean_
-        self.selected_coef_covariance_ = covariance / scale[:, None] / scale
-        self.coef_, self.intercept_ = self.selected_coef_.copy(), np.array(self.selected_intercept_)
-        self.coef_std_ = np.zeros(self.coef_.shape)
-        variances = np.diagonal(covariance, axis1=1, axis2=2)
-        self.coef_std_[:, indices] = np.sqrt(variances) / scale
-        self.noise_variance_ = units**2 * found.weights.sigma2
-        self.candidate_indices_ = indices
-        self._candidate_covariance = covariance
-        self._excluded_variance = 0.0
-        self._intercept_variance = self.noise_variance_ / n * float(self.fit_intercept)
-        self._averaged = False
-        self.noise_precision_ = 1.0 / (units**2 * found.fit.sigma2)
-        self.coef_precision_ = self.noise_precision_ * math.exp(found.fit.log_ratio) * length**2
-        self.cardinalities_ = np.arange(found.log_evidence.size)
+        length, fit, dof = columns.length(1.0), found.fit, n - int(self.fit_intercept)
+        averaged = self.average and self.refit == "posterior"
+        _check_units(found, columns, units)
+        self._set_solution(found, columns, units, means, averaged)
         log_units = float(np.log(units).sum())
         self.log_evidence_path_ = found.log_evidence - n * log_units
-        self.log_posterior_path_ = found.log_posterior - found.dof * log_units
-        self.objective_path_ = found.bounds - found.dof * log_units
-        self.n_iter_ = int(found.bounds.size)
-        self.n_selected_ = int(indices.size)
-        self.stop_reason_ = found.reason
-        varying = np.flatnonzero(self.varying_)
-        self.credible_sets_ = [varying[found.credible[i]] for i in increasing]
+        self.log_posterior_path_ = found.log_posterior - dof * log_units
+        self.objective_path_ = found.bounds - (n if units.size == 1 else dof) * log_units
+        noise_precision = 1.0 / (units**2 * fit.sigma2)
+        self.noise_precision_ = self._by_response(noise_precision)
+        self.coef_precision_ = self._by_response(
+            (length / units) ** 2 * (np.exp(fit.log_ratio) / fit.sigma2)
+        )
+        sigma2 = found.coefficients.sigma2
+        if averaged and found.average is not None:
+            sigma2 = found.average.sigma2
+        self.noise_variance_ = self._by_response(units**2 * sigma2)
 
     # --- predictions
 
@@ -560,46 +460,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         prediction: np.ndarray = np.asarray(X @ self.coef_.T) + self.intercept_
         if not return_std:
             return prediction
-        covariances = self._candidate_covariance
-        if covariances.ndim == 2:
-            covariances = covariances[None]
-        from_coef = np.column_stack(
-            [
-                quadratic_form(X, self.candidate_indices_, C, self.mean_, self.scale_)
-                for C in covariances
-            ]
-        ).reshape(prediction.shape)
-        variance = self.noise_variance_ + self._intercept_variance + self._excluded_variance
-        return prediction, np.sqrt(variance + from_coef)
-
-    def coef_interval(self, level: float = 0.95) -> np.ndarray:
-        """Compute equal-tailed credible intervals of the coefficients.
-
-        With averaging, the posterior of a coefficient is a mixture of a point mass at zero and a
-        Gaussian distribution. One or both ends of an interval can be exactly zero. Without
-        averaging, the intervals are those of the selected set and zero outside it.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-            Posterior probability of each interval, in (0, 1).
-
-        Returns
-        -------
-        ndarray of shape (n_features_in_, 2) or (n_responses, n_features_in_, 2)
-            Lower and upper ends of the intervals.
-        """
-        check_is_fitted(self)
-        if not (isinstance(level, Real) and 0.0 < float(level) < 1.0):
-            raise ParameterError(f"`level` must be in (0, 1), got {level!r}.")
-        if self._averaged:
-            return mixture_interval(
-                self.inclusion_probability_,
-                self.conditional_coef_mean_,
-                self.conditional_coef_std_,
-                level,
-            )
-        return mixture_interval(self.support_.astype(float), self.coef_, self.coef_std_, level)
+        variance = self._variance_of_coefficients(X).reshape(prediction.shape)
+        return prediction, np.sqrt(variance + self.noise_variance_)
 
     def score(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the coefficient of determination, R squared, of the predictions.
@@ -627,18 +489,13 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self.noise == "gaussian" and self.selection_rule != "median"
+        tags.target_tags.multi_output = self.noise == "gaussian"
         return tags
 
     def _check_parameters(self) -> None:
-        check_bool("fit_intercept", self.fit_intercept)
-        check_bool("scale", self.scale)
+        super()._check_parameters()
         check_choice("noise", self.noise, get_args(Noise))
         check_choice("refit", self.refit, get_args(Refit))
-        check_choice("selection_rule", self.selection_rule, get_args(SelectionRule))
-        check_bool("average", self.average)
-        check_integer("max_iter", self.max_iter, 1)
-        check_non_negative("tol", self.tol)
 
     def _warn(self) -> None:
         self._warn_unfinished()
@@ -652,37 +509,22 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             )
 
 
-def _check_units(found: Solution, columns: Columns, target: Columns, scale: np.ndarray) -> None:
+def _check_units(found: Solution[LinearFit], columns: Columns, units: np.ndarray) -> None:
     """Check that variances and precisions are finite in the units of X and y.
 
-    ``scale`` is that of the selected columns. Sizes are computed on the log scale, because
-    products may overflow.
+    Sizes are computed on the log scale, because products may overflow.
     """
-    log_length, log_target = math.log(columns.length(1.0)), math.log(target.length(1.0))
-    noise_precision = -np.log(found.path.sigma2) - 2.0 * log_target
-    coef_precision = 2.0 * log_length + found.path.log_ratio + noise_precision
-    size = log_target - log_length - np.log(scale)  # log size of the coefficients
-    variance = np.log(found.posterior_variances) + 2.0 * size
-    _check_exponents(np.concatenate([noise_precision, coef_precision, size, variance]))
-
-
-def _check_multi_output_units(
-    found: SeveralSolution, length: float, units: np.ndarray, scale: np.ndarray
-) -> None:
-    """Check the units of several responses as `_check_units` does for one."""
-    log_units, log_length = np.log(units), math.log(length)
-    noise_precision = -np.log(found.fit.sigma2) - 2.0 * log_units
-    coef_precision = 2.0 * log_length + found.fit.log_ratio + noise_precision
-    size = (log_units[:, None] - log_length - np.log(scale)).ravel()
-    _check_exponents(np.concatenate([noise_precision, coef_precision, 2.0 * size]))
-
-
-def _check_exponents(log_values: np.ndarray) -> None:
-    """Raise an error if a value, given by its logarithm, overflows or underflows."""
-    exponents = log_values / math.log(10.0)
-    worst = float(exponents[np.argmax(np.abs(exponents))])
-    if abs(worst) > MAX_EXPONENT:
-        raise InputError(
-            f"X and y have units in which a variance or precision of the fit is 1e{worst:.0f}, "
-            "which double precision cannot represent. Multiply X or y by a constant."
-        )
+    log_length, log_units = np.log(columns.length(1.0)), np.log(units)
+    sigma2 = np.array([fit.sigma2 for fit in found.path.fits])  # (K + 1, m)
+    log_ratio = np.array([fit.log_ratio for fit in found.path.fits])[:, None]
+    noise_precision = -np.log(sigma2) - 2.0 * log_units
+    coef_precision = 2.0 * log_length + log_ratio + noise_precision
+    positions = np.flatnonzero(columns.varying)[found.selected]
+    # Log sizes of the coefficients, and of their posterior variances.
+    size = log_units[:, None] - log_length - np.log(columns.scale[positions])
+    variance = np.log(np.outer(found.fit.sigma2, found.fit.P.diagonal())) + 2.0 * size
+    values = (noise_precision, coef_precision, size, variance)
+    check_exponents(
+        np.concatenate([each.ravel() for each in values]),
+        "X and y have units in which a variance or precision of the fit",
+    )

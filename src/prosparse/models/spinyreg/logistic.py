@@ -19,16 +19,22 @@ For separated classes the prior keeps w finite, and the presence of both classes
 The evidence of neighbours of v (one variable added, removed or exchanged) follows to second order
 from the curvature at the mode, by the rank-one formulas of linear regression with known noise.
 These scores need X once for all neighbours. They rank the neighbours; promising ones are fitted.
+
+tau is on a grid of powers of two with a half-Cauchy prior. A search maximises over the grid,
+log p(t | v, tau) + log p(tau); the final comparison of sets sums over it.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.special import expit
+
+from .logistic_states import LogisticStates
+from .set_model import Coefficients, Trials
 
 MAX_STEPS = 100  # maximum number of Newton steps
 # Expected increase of the log density below which a Newton step is the last one; convergence is
@@ -39,10 +45,15 @@ MAX_CHANGE = 10.0  # maximum change of log odds in one step, in addition to thei
 # Far from the mode the curvature in b can vanish. This proportion of the sum of the absolute
 # residuals is added; the sum is of the size of the curvature at the mode.
 DAMPING = 1e-8
+MAX_LOG2_TAU = 4  # maximum log2 of tau; larger coefficients only occur for separated classes
+START_LOG2_TAU = -1  # log2 of tau at the start of a search
+MAX_LOG_GAP = 10.0  # decrease of the log evidence at which the sum over tau ends
+MAX_FULL_START = 30  # maximum number of variables of a search from all variables
+ROWS_PER_VARIABLE = 10  # rows of the less frequent class required for each of these
 
 
-class ClassificationData(NamedTuple):
-    """Rows of two classes and the candidate variables."""
+class LogisticModel(NamedTuple):
+    """Rows of two classes, the candidate variables and the grid of tau."""
 
     X: np.ndarray  # (n, p) in column-major order
     squares: np.ndarray  # (n, p) squared entries
@@ -50,28 +61,177 @@ class ClassificationData(NamedTuple):
     counts: np.ndarray  # (n,) number of observations that each row represents, positive
     intercept: int  # 1, or 0 without
     unit: float  # log of the mean square of the columns
+    log_tau: np.ndarray  # (K,) in increasing order
+    log_tau_prior: np.ndarray  # (K,) log prior probability of each tau
+
+    @property
+    def trials(self) -> Trials:
+        """Rules for the neighbours that a search fits: second-order gains can be too low."""
+        return Trials(4, -2.0, 0.5)
 
     @property
     def n(self) -> float:
         """Number of observations."""
         return float(self.counts.sum())
 
+    @property
+    def n_variables(self) -> int:
+        """Number of variables."""
+        return self.X.shape[1]
 
-def make_data(
-    X: np.ndarray, t: np.ndarray, count: np.ndarray, intercept: bool
-) -> ClassificationData:
-    """Prepare the rows ``X``, centred (and scaled) with weights ``count``."""
-    X = np.asfortranarray(X)
+    @property
+    def max_full_start(self) -> int:
+        """Maximum number of variables of a search that starts from all of them."""
+        second = float(self.counts @ self.t)
+        return min(MAX_FULL_START, int(min(second, self.n - second) / ROWS_PER_VARIABLE))
+
+    def take(self, indices: np.ndarray) -> Self:
+        """Restrict the model to some variables."""
+        return self._replace(X=self.X[:, indices], squares=self.squares[:, indices])
+
+    # --- fits
+
+    def fit(self, v: np.ndarray, near: LogisticFit | None = None, tune: bool = True) -> LogisticFit:
+        """Fit the set v, at the tau of ``near`` or at the best tau of the grid."""
+        if near is None:
+            k, start = self.start_tau, None
+        else:
+            k, start = near.k, warm_start(self, near, v)
+        fit = fit_model(self, v, k, start)
+        if not tune or not v.size:
+            return fit
+        for step in (1, -1):
+            moved = False
+            while 0 <= fit.k + step < self.log_tau.size:
+                other = fit_model(self, v, fit.k + step, fit.mode)
+                if not self.evidence(other) > self.evidence(fit):
+                    break
+                fit, moved = other, True
+            if moved:
+                break
+        return fit
+
+    @property
+    def start_tau(self) -> int:
+        """Grid point of the first fit."""
+        return int(np.argmin(np.abs(self.log_tau - START_LOG2_TAU * math.log(2.0))))
+
+    def refine(self, fit: LogisticFit, exact: bool = False) -> LogisticFit:
+        """Return the fit, whose tau is the best of the grid."""
+        return fit
+
+    def full_fit(self) -> LogisticFit:
+        """Fit all variables."""
+        return self.fit(np.arange(self.n_variables))
+
+    def evidence(self, fit: LogisticFit) -> float:
+        """Return the log evidence at the tau of the fit, with the prior of tau."""
+        return fit.log_evidence + (float(self.log_tau_prior[fit.k]) if fit.v.size else 0.0)
+
+    def path_evidence(self, fit: LogisticFit) -> tuple[float, float]:
+        """Return the log evidence, integrated over tau."""
+        total = integrate_tau(self, fit).log_evidence
+        return total, total
+
+    # --- neighbours, to second order
+
+    def addition_gains(self, fit: LogisticFit) -> np.ndarray:
+        """Compute the (p,) gains of adding each variable."""
+        return score_all_additions(self, fit).gain
+
+    def removal_gains(self, fit: LogisticFit) -> np.ndarray:
+        """Compute the (q,) gains of removing each variable.
+
+        To second order these are the log ratios of the posterior and prior densities at zero.
+        """
+        C_ii = fit.C.diagonal()[self.intercept :]
+        gains: np.ndarray = -0.5 * (fit.m**2 / C_ii + np.log(C_ii) + self.log_lambda(fit.k))
+        return gains
+
+    def exchange_gains(
+        self, fit: LogisticFit, additions: LogisticAdditions | None = None
+    ) -> np.ndarray:
+        """Compute the (p, q) gains if j replaces i."""
+        additions = additions or score_all_additions(self, fit)
+        C_ii = fit.C.diagonal()[self.intercept :]
+        s = additions.s[:, None] + additions.H**2 / C_ii
+        e = additions.e[:, None] + additions.H * (fit.m / C_ii)
+        gains: np.ndarray = 0.5 * (e * e / s - fit.m**2 / C_ii - np.log(s * C_ii))
+        gains[fit.v] = -np.inf
+        return gains
+
+    def log_lambda(self, k: int) -> float:
+        """Return the log prior precision for columns of any common scale."""
+        return self.unit - 2.0 * float(self.log_tau[k])
+
+    # --- starts of a search
+
+    def marginal(self) -> np.ndarray:
+        """Compute (p,) squared correlations with the class indicator."""
+        centred = self.t - (float(self.counts @ self.t) / self.n if self.intercept else 0.5)
+        products = self.X.T @ (self.counts * centred)
+        squares: np.ndarray = products**2 / (self.counts @ self.squares)
+        return squares
+
+    def correlations(self, v: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
+        """Compute absolute correlations of ``others``, or of all variables, with v."""
+        X = self.X if others is None else self.X[:, others]
+        size = np.sqrt(self.counts @ (X * X))
+        weighted = self.counts[:, None] * self.X[:, v]
+        own = np.sqrt(self.counts @ self.squares[:, v])
+        correlations: np.ndarray = np.abs(X.T @ weighted) / (size[:, None] * own)
+        return correlations
+
+    def effect_sizes(self, fit: LogisticFit) -> np.ndarray:
+        """Compute (q,) absolute coefficients times column norms."""
+        sizes: np.ndarray = np.abs(fit.m) * np.sqrt(self.counts @ self.squares[:, fit.v])
+        return sizes
+
+    def well_determined(self, full: LogisticFit) -> bool:
+        """Return False: other starts are always tried."""
+        return False
+
+    def add_pair(self, fit: LogisticFit) -> LogisticFit | None:
+        """Return None: suppressor variables are found by sets grown from single variables."""
+        return None
+
+    # --- results
+
+    def coefficients(self, fit: LogisticFit, least_squares: bool = False) -> Coefficients:
+        """Return the Gaussian approximation of the posterior."""
+        first = 1 - self.intercept  # position of the first parameter
+        covariance = np.zeros((1, 1 + fit.v.size, 1 + fit.v.size))
+        covariance[0, first:, first:] = fit.C
+        intercept = fit.mode[: self.intercept] if self.intercept else np.zeros(1)
+        return Coefficients(fit.m[None], covariance, intercept, np.zeros(1))
+
+    def states(self, log_prior: np.ndarray, fit: LogisticFit) -> LogisticStates:
+        """Return the states of the average: sets and tau."""
+        return LogisticStates(self, log_prior, fit.k)
+
+
+def logistic_model(
+    X: np.ndarray, t: np.ndarray, counts: np.ndarray, intercept: bool
+) -> LogisticModel:
+    """Build the model of the rows ``X``, centred (and scaled) with weights ``counts``.
+
+    Coefficients far below 2/sqrt(n) are not detectable and are excluded from the grid of tau.
+    """
+    X, n = np.asfortranarray(X), float(counts.sum())
     squares = X * X
-    unit = math.log(float((count @ squares).mean()) / float(count.sum())) if X.shape[1] else 0.0
-    return ClassificationData(X, squares, t, count, int(intercept), unit)
+    unit = math.log(float((counts @ squares).mean()) / n) if X.shape[1] else 0.0
+    lowest = min(math.floor(1.0 - 0.5 * math.log2(n)), START_LOG2_TAU)
+    log_tau = math.log(2.0) * np.arange(lowest, MAX_LOG2_TAU + 1)
+    log_prior = log_tau - np.logaddexp(0.0, 2.0 * log_tau)  # density of log tau
+    log_prior -= np.logaddexp.reduce(log_prior)
+    return LogisticModel(X, squares, t, counts, int(intercept), unit, log_tau, log_prior)
 
 
 class LogisticFit(NamedTuple):
     """Model v at one tau: posterior mode and Gaussian approximation."""
 
     v: np.ndarray  # (q,) variables in order of addition
-    log_tau: float  # for columns of unit mean square
+    k: int  # grid point of tau
     mode: np.ndarray  # (c + q,) intercept, if fitted, and coefficients
     C: np.ndarray  # (c + q, c + q) A^-1
     residual: np.ndarray  # (n,) c_i (t_i - s_i)
@@ -85,12 +245,7 @@ class LogisticFit(NamedTuple):
         return coefficients
 
 
-def log_lambda(data: ClassificationData, log_tau: float) -> float:
-    """Return the log prior precision for columns of any common scale."""
-    return data.unit - 2.0 * log_tau
-
-
-def design(data: ClassificationData, v: np.ndarray) -> np.ndarray:
+def design(data: LogisticModel, v: np.ndarray) -> np.ndarray:
     """Return the (n, c + q) design matrix [1 X_v]."""
     n = data.t.size
     Z = np.ones((n, data.intercept + v.size), order="F")
@@ -98,14 +253,14 @@ def design(data: ClassificationData, v: np.ndarray) -> np.ndarray:
     return Z
 
 
-def log_density(data: ClassificationData, h: np.ndarray, w: np.ndarray, lam: float) -> float:
+def log_density(data: LogisticModel, h: np.ndarray, w: np.ndarray, lam: float) -> float:
     """Compute l(theta) without the constant of the prior."""
     # log(1 + exp(-h)) avoids the cancellation of t h - log(1 + exp(h)) for large h.
     likelihood = -(data.counts @ np.logaddexp(0.0, (1.0 - 2.0 * data.t) * h))
     return float(likelihood) - 0.5 * lam * float(w @ w)
 
 
-def derivatives(data: ClassificationData, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def derivatives(data: LogisticModel, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute c_i (t_i - s_i) and c_i s_i (1 - s_i), both of shape (n,).
 
     s(-h) replaces 1 - s(h), which would cancel for large h. Large counts amplify this error.
@@ -116,7 +271,7 @@ def derivatives(data: ClassificationData, h: np.ndarray) -> tuple[np.ndarray, np
 
 
 def fit_model(
-    data: ClassificationData, v: np.ndarray, log_tau: float, start: np.ndarray | None = None
+    data: LogisticModel, v: np.ndarray, k: int, start: np.ndarray | None = None
 ) -> LogisticFit:
     """Compute the mode of model v by Newton's method from ``start``, and the evidence.
 
@@ -126,7 +281,7 @@ def fit_model(
     Electronic Journal of Statistics 4).
     """
     Z, c = design(data, v), data.intercept
-    precision = log_lambda(data, log_tau)
+    precision = data.log_lambda(k)
     lam = math.exp(precision)
     prior = np.full(c + v.size, lam)
     prior[:c] = 0.0
@@ -164,10 +319,10 @@ def fit_model(
     L = _factor(Z, S, prior)
     log_det = 2.0 * float(np.log(L.diagonal()).sum())
     evidence = value + 0.5 * (v.size * precision + c * math.log(2.0 * math.pi) - log_det)
-    return LogisticFit(v, log_tau, theta, _inverse(L), residual, S, evidence)
+    return LogisticFit(v, k, theta, _inverse(L), residual, S, evidence)
 
 
-def intercept_only(data: ClassificationData, q: int) -> np.ndarray:
+def intercept_only(data: LogisticModel, q: int) -> np.ndarray:
     """Return the (c + q,) parameters with the intercept of the class proportions."""
     theta = np.zeros(data.intercept + q)
     if data.intercept:
@@ -233,33 +388,56 @@ def score_additions(
     return LogisticAdditions(H[:, H.shape[1] - fit.v.size :], s, e, gain)
 
 
-def score_all_additions(data: ClassificationData, fit: LogisticFit) -> LogisticAdditions:
+def score_all_additions(data: LogisticModel, fit: LogisticFit) -> LogisticAdditions:
     """Score the addition of every variable; included variables have a gain of -inf."""
     cross = data.X.T @ (fit.S[:, None] * design(data, fit.v))
     additions = score_additions(
-        fit, cross, data.squares.T @ fit.S, data.X.T @ fit.residual, log_lambda(data, fit.log_tau)
+        fit, cross, data.squares.T @ fit.S, data.X.T @ fit.residual, data.log_lambda(fit.k)
     )
     additions.gain[fit.v] = -np.inf
     return additions
 
 
-def removal_gains(data: ClassificationData, fit: LogisticFit) -> np.ndarray:
-    """Compute the increase of the log evidence if each variable is removed.
+def warm_start(data: LogisticModel, near: LogisticFit, v: np.ndarray) -> np.ndarray:
+    """Return a start for the mode of v: that of ``near``, without other variables.
 
-    To second order this is the log ratio of the posterior and prior densities at zero.
+    Removed variables change the other parameters to second order.
     """
-    C_ii = fit.C.diagonal()[data.intercept :]
-    gains: np.ndarray = -0.5 * (fit.m**2 / C_ii + np.log(C_ii) + log_lambda(data, fit.log_tau))
-    return gains
+    c, mode, C = data.intercept, near.mode, near.C
+    members = near.v
+    for i in np.flatnonzero(~np.isin(members, v))[::-1]:
+        at = c + int(i)
+        mode = np.delete(mode - C[at] * (mode[at] / C[at, at]), at)
+        C = C - np.outer(C[at], C[at] / C[at, at])
+        C = np.delete(np.delete(C, at, axis=0), at, axis=1)
+        members = np.delete(members, i)
+    value = dict(zip(members.tolist(), mode[c:].tolist(), strict=True))
+    return np.concatenate([mode[:c], [value.get(j, 0.0) for j in v.tolist()]])
 
 
-def exchange_gains(
-    data: ClassificationData, fit: LogisticFit, additions: LogisticAdditions
-) -> np.ndarray:
-    """Compute the (p, q) increases of the log evidence if j replaces i, to second order."""
-    C_ii = fit.C.diagonal()[data.intercept :]
-    s = additions.s[:, None] + additions.H**2 / C_ii
-    e = additions.e[:, None] + additions.H * (fit.m / C_ii)
-    gains: np.ndarray = 0.5 * (e * e / s - fit.m**2 / C_ii - np.log(s * C_ii))
-    gains[fit.v] = -np.inf
-    return gains
+class TauEvidence(NamedTuple):
+    """Evidence of a set integrated over tau, and its fits."""
+
+    log_evidence: float
+    fits: list[LogisticFit]
+    probability: np.ndarray  # posterior probability of each fit
+
+
+def integrate_tau(data: LogisticModel, fit: LogisticFit) -> TauEvidence:
+    """Sum the evidence over tau, starting from that of ``fit``."""
+    if not fit.v.size:
+        return TauEvidence(fit.log_evidence, [fit], np.ones(1))
+    found = {fit.k: fit}
+    best = data.evidence(fit)
+    for step in (1, -1):
+        k, near = fit.k + step, fit
+        while 0 <= k < data.log_tau.size:
+            near = found[k] = fit_model(data, fit.v, k, near.mode)
+            best = max(best, data.evidence(near))
+            if data.evidence(near) < best - MAX_LOG_GAP:
+                break
+            k += step
+    fits = [found[k] for k in sorted(found)]
+    log_values = np.array([data.evidence(each) for each in fits])
+    total = float(np.logaddexp.reduce(log_values))
+    return TauEvidence(total, fits, np.exp(log_values - total))

@@ -1,69 +1,359 @@
-"""Monte Carlo test of the null hypothesis that the response is noise.
+"""Permutation test of the null hypothesis that no variable predicts the response.
 
-[BC91]  J. Besag, P. Clifford. Sequential Monte Carlo p-values. Biometrika 78, 1991.
+[BC91]   J. Besag, P. Clifford. Sequential Monte Carlo p-values. Biometrika 78, 1991.
+[SBB01]  T. Sellke, M. J. Bayarri, J. O. Berger. Calibration of p values for testing precise null
+         hypotheses. The American Statistician 55, 2001.
 
-Posterior probabilities of sets do not control how often a response of pure noise selects
-variables. This test does. The statistic is the sum over variables of the Bayes factor of a
-single-variable model against the empty model, with lambda = x_j'x_j:
+Posterior probabilities assume the noise distribution of the model. If columns and responses are
+rare counts or have heavy tails, few rows decide, and responses that are independent of X can have
+arbitrarily large Bayes factors. This test needs no distribution: under the null hypothesis the
+responses are exchangeable, so a permuted response has the same distribution as y. Rows are
+permuted within groups, if there are groups. Without an intercept, the null hypothesis is noise
+that is symmetric about zero, and signs are drawn at random as well.
 
-    S = sum_j (1 - r_j^2 / 2)^(-f/2) ,
+The statistic is an approximate log Bayes factor of the alternative that some variables are active.
+With f degrees of freedom, a set v of q variables and the coefficients of determination R_k^2 of m
+responses,
 
-where r_j is the correlation of x_j and y and f are the degrees of freedom. The statistic is
-sensitive to many weak correlations as well as to a single strong one. Its null distribution is
-simulated by Gaussian responses for the given X, so columns may have any correlations. Simulation
-stops early if the outcome is clear, [BC91].
+    BF(v, g) = (1 + g)^(-m q / 2)  prod_k (1 - g / (1 + g) R_k^2)^(-f / 2) ,
+
+    T = log 1/2 [ mean_j BF({j}, 1)  +  sum_v p(v) mean_g BF(v, g) ] .
+
+The first term is sensitive to many weak correlations. The second term sums over the sets of a
+forward selection from the best single variables and over the pairs of strongly correlated
+variables (suppressor variables), under the prior on sets p(v); it is omitted for more than
+`START_COLUMNS` variables. For Gaussian noise the expectation
+of exp(T) is at most 1 under the null hypothesis.
+
+Permuted responses are drawn until the outcome is clear, [BC91]. Their mean exp(T*) measures how
+much the Bayes factors of these data are inflated (`NullTest.weight`).
+
+A forward selection can miss a set of variables that predict the response only together. If T
+detects nothing, the log posterior odds of the set that the search finds (`screening`) are tested
+against those of permuted responses. A single response with larger odds ends this second test.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import gammaln, log_expit, logsumexp
 
-from .screening import Candidates
+from ...data import Operator
+from .stepwise import log_size_prior
+from .suppressors import correlated_pairs
 
-NULL_LEVEL = 0.025  # level of the test
-SEED = 90_137_562_241  # unlikely to be used for simulated data, whose columns would equal the noise
-MAX_DRAWS = 399  # maximum number of simulated responses
-BATCH_SIZE = 50  # number of responses simulated at a time
-MAX_BATCH_ENTRIES = 10_000_000  # maximum size of a batch of products X'y
+NULL_LEVEL = 0.03  # level of the test of T
+SEARCH_DRAWS = 99  # number of searches in permuted responses; the level is 1 / (1 + SEARCH_DRAWS)
+MIN_SEARCH_ODDS = 2.0  # log posterior odds below which no search of permuted responses is needed
+SEED = 90_137_562_241  # unlikely to be used for simulated data
+MAX_DRAWS = 199  # maximum number of permuted responses
+CLEAR_DRAWS = 80  # number of draws after which no larger statistic ends the test
+BATCH_SIZE = 40  # maximum number of responses permuted at a time
+MAX_BATCH_ENTRIES = 100_000  # maximum size of an array of a batch, of which there are about 15
+PATH_LENGTH = 6  # maximum number of variables of a forward selection
+MAX_STARTS = 16  # maximum number of forward selections per response
+# Number of forward selections times number of columns; there are none with more columns.
+START_COLUMNS = 4000
+MAX_PAIRS = 5000  # maximum number of pairs of correlated variables
+MIN_UNEXPLAINED = 1e-12  # minimum of 1 - R^2
+MIN_NEW_NORM = 1e-8  # squared norm of a column regressed on the set, relative to the column
+ROUNDING = 1e-9  # rounding error of the statistic
+MAX_REPEATS = 20  # maximum mean weight of rows that are repeated
 
 
-def log_bayes_factor_sum(b: np.ndarray, d: np.ndarray, yy: np.ndarray, dof: float) -> np.ndarray:
-    """Compute log S for m responses.
+class NullData(NamedTuple):
+    """Data of the test."""
 
-    ``b`` of shape (p, m) holds their products with the columns, ``yy`` of shape (m,) their squared
-    norms.
+    op: Operator  # X, rows multiplied by the roots of their weights
+    values: np.ndarray  # (rows, m) responses, without weights
+    root: np.ndarray | None  # (rows,) square roots of the row weights
+    n: float  # number of observations
+    n_intercepts: int  # 1 with an intercept, else 0
+    groups: np.ndarray | None  # (rows,) code of the group of each row
+    G: np.ndarray | None = None  # (p, p) X'X, if available
+
+
+class NullTest(NamedTuple):
+    """Outcome of the test."""
+
+    detected: bool  # whether one of the two tests rejects the null hypothesis
+    statistic: float  # log Bayes factor T of the response
+    inflation: float  # log of the mean Bayes factor of permuted responses, at least 0
+    p_value: float  # Monte Carlo p-value of T
+
+    def weight(self, certainty: float) -> float:
+        """Return the factor of the posterior probability of all non-empty sets.
+
+        ``certainty`` is the largest inclusion probability. Let B be the Bayes factor of the
+        response and c >= 1 the inflation. The model gives a signal the probability B / (1 + B). If
+        a signal is detected, c corrects this to (B / c) / (1 + B / c), and the weight is the ratio
+        of the two. Otherwise the weight is at most 1 / c. The p-value bounds the Bayes factor by
+        b = 1 / (-e p log p), [SBB01], and no inclusion probability may exceed b / (1 + b). The
+        weight is 1 for most data that agree with the model.
+        """
+        if self.detected:
+            return float(np.exp(np.subtract(*np.logaddexp([0.0, self.inflation], self.statistic))))
+        p = min(self.p_value, 1.0 / math.e)
+        bound = -math.log(-math.e * p * math.log(p))
+        ratio = log_expit(bound) - math.log(max(certainty, np.finfo(float).tiny))
+        return float(np.exp(min(0.0, -self.inflation, ratio)))
+
+
+NO_SIGNAL = NullTest(False, 0.0, 0.0, 1.0)
+
+
+class Responses(NamedTuple):
+    """Responses in the rows of the operator."""
+
+    Y: np.ndarray  # (rows, n_draws, m) sums over the observations of a row, over its root weight
+    yy: np.ndarray  # (n_draws, m) squared norms
+
+
+class Observations(NamedTuple):
+    """Observations that are permuted: rows, repeated if their weights are integers.
+
+    A row of weight 2 is thus equivalent to two equal rows. Rows are in an order that depends only
+    on their values, so equal data in another order have the same permutations.
     """
-    squared = np.minimum(b * b / (d[:, None] * yy), 1.0)
-    log_sum: np.ndarray = logsumexp(-0.5 * dof * np.log1p(-0.5 * squared), axis=0)
-    return log_sum
+
+    row: np.ndarray  # (N,) row of each observation
+    start: np.ndarray  # (rows,) first observation of each row, in the order of the rows
+    order: np.ndarray  # (rows,)
+    weight: np.ndarray  # (N,) weight of each observation, 1 if rows are repeated
 
 
-def rejects_null(pool: Candidates, root: np.ndarray | None, n_intercepts: int) -> bool:
-    """Test at level `NULL_LEVEL` whether S of y exceeds that of Gaussian noise.
+def list_observations(data: NullData) -> Observations:
+    """Sort the rows by their values and repeat rows of integer weight."""
+    rows, p = data.op.shape
+    root = np.ones(rows) if data.root is None else data.root
+    direction = np.random.default_rng(SEED).standard_normal((p, 1))
+    projected = np.asarray(data.op.matmul(direction), dtype=float)[:, 0] / root
+    scale = float(np.abs(projected).max(initial=0.0)) or 1.0
+    order = np.lexsort((np.round(projected / scale, 6), *data.values.T))
+    counts = np.round(root**2).astype(int)
+    repeated = np.allclose(root**2, counts, rtol=1e-9) and counts.sum() <= MAX_REPEATS * rows
+    if not repeated:
+        counts = np.ones(rows, dtype=int)
+    start = np.concatenate([[0], np.cumsum(counts[order])[:-1]])
+    row = np.repeat(order, counts[order])
+    return Observations(row, start, order, np.ones(row.size) if repeated else root[row] ** 2)
 
-    ``root`` holds the square roots of the row weights, if any; ``n_intercepts`` is 1 with an
-    intercept. If rows represent more or fewer observations, the squared norms of the simulated
-    responses are scaled to the same degrees of freedom.
+
+def permute(
+    data: NullData, observations: Observations, n_draws: int, rng: np.random.Generator
+) -> Responses:
+    """Draw permuted responses."""
+    row, start, order, weight = observations
+    if data.groups is None:
+        index = rng.permuted(np.tile(np.arange(row.size)[:, None], n_draws), axis=0)
+    else:
+        groups, index = data.groups[row], np.empty((row.size, n_draws), dtype=int)
+        shuffled = groups[:, None] + rng.random((row.size, n_draws))
+        index[np.argsort(groups, kind="stable")] = np.argsort(shuffled, axis=0)
+    drawn = data.values[row[index]]
+    if not data.n_intercepts:
+        drawn = drawn * rng.choice([-1.0, 1.0], (row.size, n_draws, 1))
+    weighted = weight[:, None, None] * drawn
+    totals = np.empty((order.size, *drawn.shape[1:]))
+    totals[order] = np.add.reduceat(weighted, start, axis=0)
+    return respond(data, totals, (weighted * drawn).sum(axis=0))
+
+
+def respond(data: NullData, totals: np.ndarray, squares: np.ndarray) -> Responses:
+    """Convert sums over the observations of each row, and sums of squares, to responses."""
+    root = np.ones(totals.shape[0]) if data.root is None else data.root
+    Y, yy = totals / root[:, None, None], squares
+    if data.n_intercepts:
+        sums = totals.sum(axis=0)
+        Y = Y - root[:, None, None] * (sums / float(root @ root))
+        yy = squares - sums**2 / float(root @ root)
+    return Responses(Y, np.maximum(yy, np.finfo(float).tiny))
+
+
+def observed_responses(data: NullData) -> Responses:
+    """Return the observed responses as one draw."""
+    weight = np.ones(data.values.shape[0]) if data.root is None else data.root**2
+    values = data.values[:, None, :]
+    weighted = weight[:, None, None] * values
+    return respond(data, weighted, (weighted * values).sum(axis=0))
+
+
+class PathPrior(NamedTuple):
+    """Constants of the statistic."""
+
+    dof: float
+    log_prior: np.ndarray  # (p + 1,) log prior of a set, given that it is not empty
+    g: np.ndarray  # (A,) prior variances relative to the noise
+
+    def log_factor(self, explained: np.ndarray, q: int, g: np.ndarray) -> np.ndarray:
+        """Compute log mean_g BF for R^2 of shape (..., m) of sets of q variables."""
+        rest = np.maximum(1.0 - explained, MIN_UNEXPLAINED)
+        m = explained.shape[-1]
+        each = [
+            -0.5 * (m * q * math.log1p(a) + self.dof * np.log((1.0 + a * rest) / (1.0 + a)).sum(-1))
+            for a in g.tolist()
+        ]
+        factor: np.ndarray = logsumexp(each, axis=0) - math.log(g.size)
+        return factor
+
+
+def path_prior(data: NullData) -> PathPrior:
+    """Return the prior on non-empty sets and the grid of g, powers of 4 up to n."""
+    p = data.op.shape[1]
+    q = np.arange(1, p + 1)
+    log_prior = log_size_prior(p)
+    log_sets = gammaln(p + 1.0) - gammaln(q + 1.0) - gammaln(p - q + 1.0)
+    log_prior -= np.logaddexp.reduce(log_prior[1:] + log_sets)
+    g = 4.0 ** np.arange(1 + int(math.log(max(data.n, 1.0), 4.0)))
+    return PathPrior(data.n - data.n_intercepts, log_prior, g)
+
+
+class Statistic:
+    """Statistic T of many responses at once."""
+
+    def __init__(self, data: NullData):
+        self.data, self.prior = data, path_prior(data)
+        p = data.op.shape[1]
+        self.d = np.asarray(data.op.column_squares(), dtype=float)
+        self.n_starts = min(START_COLUMNS // p, MAX_STARTS, p)
+        self.pairs = None if data.G is None else most_correlated_pairs(data.G, self.d)
+
+    def __call__(self, responses: Responses) -> np.ndarray:
+        """Compute (n_draws,) statistics."""
+        (rows, n_draws, m), yy = responses.Y.shape, responses.yy
+        Y = responses.Y.reshape(rows, n_draws * m)
+        b = np.asarray(self.data.op.rmatmul(Y), dtype=float).reshape(-1, n_draws, m)
+        b /= np.sqrt(yy)  # Responses of norm 1 follow.
+        explained = b * b / self.d[:, None, None]
+        single = self.prior.log_factor(explained, 1, np.ones(1))
+        terms = [logsumexp(single, axis=0) - math.log(self.d.size)]
+        if self.d.size > 1 and self.n_starts:
+            terms += self.sum_path(b, explained.sum(axis=2))
+            if self.pairs is not None:
+                terms.append(self.sum_pairs(b))
+        statistic: np.ndarray = logsumexp(terms, axis=0) - math.log(2.0)
+        return statistic
+
+    def sum_path(self, b: np.ndarray, explained: np.ndarray) -> list[np.ndarray]:
+        """Return log Bayes factors of the sets of each size of a forward selection.
+
+        Each response has `n_starts` selections; the best set of each size counts.
+        """
+        p, n_draws, m = b.shape
+        S, prior = self.n_starts, self.prior
+        best = np.argpartition(-explained, S - 1, axis=0)[:S] if p > S else np.arange(p)[:, None]
+        j = np.broadcast_to(best, (S, n_draws)).T.ravel()  # first variables, (n_draws S,)
+        e, s = np.repeat(b, S, axis=1), np.repeat(self.d[:, None], j.size, axis=1)
+        column, R2, terms = np.arange(j.size), np.zeros((j.size, m)), []
+        C: list[np.ndarray] = []  # X'u_k of orthonormal directions u_k, (p, n_draws S) each
+        for q in range(1, min(PATH_LENGTH, p, max(int(prior.dof) - 1, 1)) + 1):
+            if q > 1:
+                ratio = (e * e).sum(axis=2)
+                new = s > MIN_NEW_NORM * self.d[:, None]
+                j = np.divide(ratio, s, out=np.zeros_like(s), where=new).argmax(axis=0)
+            c = self.cross(j)
+            for before in C:
+                c -= before * before[j, column]
+            c /= np.sqrt(np.maximum(s[j, column], MIN_NEW_NORM * self.d[j]))
+            u = e[j, column] / np.sqrt(np.maximum(s[j, column], MIN_NEW_NORM * self.d[j]))[:, None]
+            C.append(c)
+            R2, e = R2 + u * u, e - c[:, :, None] * u
+            s = s - c * c
+            s[j, column] = 0.0
+            if q > 1:
+                factor = prior.log_factor(R2, q, prior.g) + float(prior.log_prior[q])
+                terms.append(factor.reshape(n_draws, S).max(axis=1))
+        return terms
+
+    def cross(self, j: np.ndarray) -> np.ndarray:
+        """Return the columns ``j`` of X'X as a new array."""
+        if self.data.G is not None:
+            return self.data.G.take(j, axis=1)
+        distinct, position = np.unique(j, return_inverse=True)
+        columns = np.asarray(self.data.op.take_columns(distinct).matmul(np.eye(distinct.size)))
+        return np.asarray(self.data.op.rmatmul(columns), dtype=float).take(position, axis=1)
+
+    def sum_pairs(self, b: np.ndarray) -> np.ndarray:
+        """Return the log of the sum over correlated pairs, (n_draws,)."""
+        assert self.pairs is not None
+        i, j, g_ij = self.pairs
+        if not i.size:
+            return np.full(b.shape[1], -np.inf)
+        determinant = self.d[i] * self.d[j] - g_ij**2
+        b_i, b_j = b[i], b[j]
+        weights = [each[:, None, None] for each in (self.d[j], self.d[i], 2.0 * g_ij, determinant)]
+        R2 = (b_i**2 * weights[0] + b_j**2 * weights[1] - b_i * b_j * weights[2]) / weights[3]
+        factors = self.prior.log_factor(np.clip(R2, 0.0, 1.0), 2, self.prior.g)
+        log_sum: np.ndarray = logsumexp(factors, axis=0) + float(self.prior.log_prior[2])
+        return log_sum
+
+
+def most_correlated_pairs(
+    G: np.ndarray, d: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the most correlated pairs of distinct variables and their products."""
+    i, j = correlated_pairs(G, d)
+    correlation = np.abs(G[i, j]) / np.sqrt(d[i] * d[j])
+    correlation[correlation**2 > 1.0 - MIN_NEW_NORM] = 0.0  # copies
+    top = np.argsort(-correlation, kind="stable")[: min(MAX_PAIRS, np.count_nonzero(correlation))]
+    i, j = i[top], j[top]
+    return i, j, G[i, j]
+
+
+SearchOdds = Callable[[Responses], float]
+"""Function from one draw to the log posterior odds of the best set of a search."""
+
+
+def run_null_test(data: NullData, search_odds: SearchOdds | None = None) -> NullTest:
+    """Test whether some variables predict the response.
+
+    The level is `NULL_LEVEL`, plus 1 / (1 + `SEARCH_DRAWS`) with ``search_odds``. The first test
+    ends when more permuted responses have a larger statistic than `NULL_LEVEL` allows, or when none
+    of the first `CLEAR_DRAWS` has. The early end increases the level by less than 0.002.
     """
-    rows, p = pool.op.shape
-    dof = pool.n - n_intercepts
-    if rows - n_intercepts < 2 or dof < 2:
-        return False
-    observed = log_bayes_factor_sum(pool.b[:, None], pool.d, np.array([pool.yy]), dof)[0]
-    constant = np.ones(rows) if root is None else root
-    constant = constant / np.linalg.norm(constant)
+    rows, m = data.values.shape
+    dof = data.n - data.n_intercepts
+    if rows - data.n_intercepts < 2 or dof < 2 or not np.ptp(data.values, axis=0).any():
+        return NO_SIGNAL
+    statistic, observations = Statistic(data), list_observations(data)
+    observed = float(statistic(observed_responses(data))[0])
     rng = np.random.default_rng(SEED)
-    allowed_exceeding, drawn, exceeding = int(NULL_LEVEL * (MAX_DRAWS + 1)) - 1, 0, 0
-    while drawn < MAX_DRAWS and exceeding <= allowed_exceeding:
-        m = min(BATCH_SIZE, MAX_DRAWS - drawn, max(MAX_BATCH_ENTRIES // p, 1))
-        noise = rng.standard_normal((rows, m))
-        if n_intercepts:
-            noise -= np.outer(constant, constant @ noise)
-        squares = np.einsum("ij,ij->j", noise, noise) * dof / (rows - n_intercepts)
-        b = np.asarray(pool.op.rmatmul(noise))
-        exceeding += int(
-            np.count_nonzero(log_bayes_factor_sum(b, pool.d, squares, dof) >= observed)
-        )
-        drawn += m
-    return exceeding <= allowed_exceeding
+    size = max(observations.row.size, data.op.shape[1] * max(statistic.n_starts, 1)) * m
+    batch = max(min(BATCH_SIZE, MAX_BATCH_ENTRIES // size), 1)
+    allowed, n_draws, exceeding = int(NULL_LEVEL * (MAX_DRAWS + 1)) - 1, 0, 0
+    drawn: list[np.ndarray] = []
+    while n_draws < MAX_DRAWS and exceeding <= allowed:
+        if n_draws >= CLEAR_DRAWS and exceeding == 0:
+            break
+        T = statistic(permute(data, observations, min(batch, MAX_DRAWS - n_draws), rng))
+        exceeding += int(np.count_nonzero(T - observed >= -ROUNDING * (1.0 + abs(observed))))
+        n_draws += T.size
+        drawn.append(T)
+    inflation = float(logsumexp(np.concatenate(drawn))) - math.log(n_draws)
+    detected = exceeding <= allowed
+    if not detected and search_odds is not None:
+        detected = search_exceeds_permutations(data, observations, search_odds, rng)
+    p_value = max(exceeding, 1) / n_draws
+    return NullTest(detected, observed, max(inflation, 0.0), p_value)
+
+
+def search_exceeds_permutations(
+    data: NullData,
+    observations: Observations,
+    search_odds: SearchOdds,
+    rng: np.random.Generator,
+) -> bool:
+    """Test whether the odds of the best set exceed those of all permuted responses."""
+    observed = search_odds(observed_responses(data))
+    if observed < MIN_SEARCH_ODDS:
+        return False
+    for _ in range(SEARCH_DRAWS):
+        if search_odds(permute(data, observations, 1, rng)) >= observed - ROUNDING * (
+            1.0 + observed
+        ):
+            return False
+    return True

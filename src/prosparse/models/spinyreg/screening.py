@@ -1,4 +1,4 @@
-"""Screening: search among more variables than one Gram matrix should hold.
+"""Screening: search among more variables than one model should hold.
 
 [WL16]  X. Wang, C. Leng. High dimensional ordinary least squares projection for screening
         variables. Journal of the Royal Statistical Society B 78(3), 2016.
@@ -11,134 +11,245 @@ continues.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Generic, NamedTuple, Protocol, cast
 
 import numpy as np
 from scipy.linalg.lapack import dposv
 
 from ...data import Operator
-from ...inference.loop import Run
-from .model import RegressionFit, RegressionMoments, moments, score_additions
-from .stepwise import SearchRules, SearchState, local_search, search
+from .labels import Labels
+from .linear import LinearFit, LinearModel, linear_model, score_additions
+from .logistic import LogisticFit, LogisticModel, design, logistic_model
+from .logistic import score_additions as score_logistic_additions
+from .set_model import F, SetModel
+from .stepwise import SearchRules, SearchRun, local_search, search
 
 MAX_SHORTLIST = 1000  # maximum number of variables on a shortlist
+MIN_SHORTLIST = 50  # minimum number of variables on a shortlist
+MAX_ENTRIES = 50_000_000  # maximum number of entries of the columns of a logistic model
 MAX_EXTENSIONS = 10  # maximum number of extensions of the shortlist
 
 
 class Candidates(NamedTuple):
-    """Response and all variables that may explain it."""
+    """Responses and all variables that may explain them."""
 
     op: Operator  # X, with rows multiplied by the roots of their weights
-    y: np.ndarray  # (n,) response, multiplied likewise
+    Y: np.ndarray  # (n, m) responses, multiplied likewise
+    yy: np.ndarray  # (m,) squared norms, positive
     n: float  # number of observations
-    yy: float  # y'y, positive
-    b: np.ndarray  # (p,) X'y
+    dof: float  # n, less one with an intercept
+    B: np.ndarray  # (p, m) X'Y
     d: np.ndarray  # (p,) diagonal of X'X
     G: np.ndarray | None  # (p, p) X'X if p is at most `MAX_SHORTLIST`
 
+    def marginal(self) -> np.ndarray:
+        """Compute (p,) sums of squared correlations with the responses."""
+        squares: np.ndarray = (self.B * self.B / (self.d[:, None] * self.yy)).sum(axis=1)
+        return squares
 
-class Shortlist(NamedTuple):
-    """Subset of the variables with its sufficient statistics."""
-
-    indices: np.ndarray  # (k,) their column indices, increasing
-    data: RegressionMoments
+    def respond(self, Y: np.ndarray, yy: np.ndarray) -> Candidates:
+        """Replace the responses."""
+        return self._replace(Y=Y, yy=yy, B=np.asarray(self.op.rmatmul(Y), dtype=float))
 
 
-class SearchResult(NamedTuple):
+def candidates(
+    op: Operator, Y: np.ndarray, yy: np.ndarray, n: float, n_intercepts: int
+) -> Candidates:
+    """Prepare the columns of ``op`` as predictors of ``Y``."""
+    B, G = np.asarray(op.rmatmul(Y), dtype=float), None
+    if op.shape[1] <= MAX_SHORTLIST:
+        G = np.asarray(op.gram(), dtype=float)
+    d = np.asarray(op.column_squares(), dtype=float) if G is None else np.diagonal(G)
+    return Candidates(op, Y, yy, n, n - n_intercepts, B, d, G)
+
+
+class Problem(Protocol[F]):
+    """Data from which models of some or of all variables are built."""
+
+    @property
+    def pool(self) -> Candidates:
+        """Responses and all variables."""
+
+    @property
+    def max_shortlist(self) -> int:
+        """Maximum number of variables of a model."""
+
+    def model(self, indices: np.ndarray) -> SetModel[F]:
+        """Build the model of the columns ``indices``."""
+
+    def gains(self, model: SetModel[F], indices: np.ndarray, fit: F) -> np.ndarray:
+        """Compute the (p,) gains of adding each column to ``fit``, a set of ``indices``."""
+
+
+class LinearProblem(NamedTuple):
+    """Linear regression of one or several responses."""
+
+    pool: Candidates
+
+    @property
+    def max_shortlist(self) -> int:
+        """Maximum number of variables of a model."""
+        return MAX_SHORTLIST
+
+    def model(self, indices: np.ndarray) -> LinearModel:
+        """Build the model of the columns ``indices``."""
+        pool = self.pool
+        if pool.G is not None and indices.size == pool.d.size:
+            return linear_model(pool.G, pool.B, pool.yy, pool.n, pool.dof)
+        G = np.asarray(pool.op.take_columns(indices).gram(), dtype=float)
+        return linear_model(G, pool.B[indices], pool.yy, pool.n, pool.dof)
+
+    def gains(self, model: SetModel[LinearFit], indices: np.ndarray, fit: LinearFit) -> np.ndarray:
+        """Compute the gains of all columns; of the empty set, squared correlations with y."""
+        pool = self.pool
+        if fit.v.size == 0:
+            return pool.marginal()
+        if pool.G is not None:
+            cross = pool.G[:, indices[fit.v]]
+        else:
+            selected = pool.op.take_columns(indices[fit.v])
+            columns = np.asarray(selected.matmul(np.eye(fit.v.size)))
+            cross = np.asarray(pool.op.rmatmul(columns), dtype=float)
+        return score_additions(fit, cross, pool.d, pool.B, pool.dof).gain
+
+
+class LogisticProblem(NamedTuple):
+    """Logistic regression of two classes."""
+
+    pool: Candidates
+    labels: Labels
+    intercept: bool
+
+    @property
+    def max_shortlist(self) -> int:
+        """Maximum number of variables of a model, whose columns are loaded."""
+        return int(min(max(MAX_ENTRIES // self.pool.op.shape[0], MIN_SHORTLIST), MAX_SHORTLIST))
+
+    def model(self, indices: np.ndarray) -> LogisticModel:
+        """Load the columns ``indices``; rows of the operator are divided by their root weights."""
+        op, labels = self.pool.op, self.labels
+        columns = op if indices.size == op.shape[1] else op.take_columns(indices)
+        rows = np.asarray(columns.gather_rows(lambda block: block, entrywise=True), dtype=float)
+        X = rows / labels.root[:, None]
+        return logistic_model(X, labels.t, labels.counts, self.intercept)
+
+    def gains(
+        self, model: SetModel[LogisticFit], indices: np.ndarray, fit: LogisticFit
+    ) -> np.ndarray:
+        """Compute the gains of all columns, to second order."""
+        op, labels = self.pool.op, self.labels
+        if indices.size == op.shape[1]:
+            return model.addition_gains(fit)
+        S, loaded = fit.S / labels.root, cast(LogisticModel, model)
+        cross = np.asarray(op.rmatmul(S[:, None] * design(loaded, fit.v)), dtype=float)
+        e = np.asarray(op.rmatmul((fit.residual / labels.root)[:, None]), dtype=float)[:, 0]
+        (squares,) = op.sum_rows(
+            lambda block, coefficients: ((block * block).T @ coefficients,),
+            (fit.S / labels.counts)[:, None],
+            entrywise=True,
+        )
+        squares = np.asarray(squares, dtype=float)[:, 0]
+        return score_logistic_additions(fit, cross, squares, e, loaded.log_lambda(fit.k)).gain
+
+
+class SearchResult(NamedTuple, Generic[F]):
     """Result of a search among all variables."""
 
-    shortlist: Shortlist  # last shortlist; models index its variables
-    runs: list[Run[SearchState]]  # best run last
-    intermediate_sets: list[np.ndarray]  # other probable sets, as column indices
+    indices: np.ndarray  # (k,) column indices of the shortlist, increasing
+    model: SetModel[F]  # model of the shortlist; sets index its variables
+    runs: list[SearchRun[F]]  # best run last
+    intermediate_sets: list[np.ndarray]  # other probable sets of the shortlist
 
-
-def candidates(op: Operator, y: np.ndarray, yy: float, n: float) -> Candidates:
-    """Prepare the columns of ``op`` as predictors of ``y``."""
-    b = np.asarray(op.rmatmul(y[:, None]))[:, 0]
-    if op.shape[1] > MAX_SHORTLIST:
-        return Candidates(op, y, n, yy, b, np.asarray(op.column_squares()), None)
-    G = np.asarray(op.gram())
-    return Candidates(op, y, n, yy, b, np.diagonal(G), G)
+    @property
+    def fit(self) -> F:
+        """Most probable set."""
+        return self.runs[-1].state.fit
 
 
 def ridge_coefficients(pool: Candidates) -> np.ndarray:
-    """Compute coefficients of a weakly penalised regression on all variables.
+    """Compute (p,) norms of the coefficients of a weakly penalised regression on all variables.
 
     Unlike marginal correlations, these account for the correlations of the variables, [WL16].
     """
     op, n, (rows, p) = pool.op, pool.n, pool.op.shape
     if n <= p:
-        K = np.asarray(op.outer())
+        K = np.asarray(op.outer(), dtype=float)
         K.flat[:: rows + 1] += 0.01 * float(K.trace()) / n
-        return np.asarray(op.rmatmul(np.linalg.solve(K, pool.y)[:, None]))[:, 0]
-    if pool.G is None:  # Too many columns: use marginal correlations.
-        return pool.b
-    A = pool.G.copy()
-    A.flat[:: p + 1] += 0.01 * float(A.trace()) / p
-    return np.asarray(dposv(A, pool.b)[1])
-
-
-def select_top(pool: Candidates, *scores: np.ndarray) -> Shortlist:
-    """Build a shortlist of the top variables by each of the scores."""
-    each = MAX_SHORTLIST // len(scores)
-    top_indices = [np.argpartition(-score, each)[:each] for score in scores]
-    indices = np.unique(np.concatenate(top_indices))
-    G = np.asarray(pool.op.take_columns(indices).gram())
-    return Shortlist(indices, moments(G, pool.b[indices], pool.yy, pool.n))
-
-
-def first_shortlist(pool: Candidates, weights: np.ndarray) -> Shortlist:
-    """Build the shortlist from correlations with y and ridge coefficients."""
-    return select_top(pool, np.abs(pool.b) / np.sqrt(pool.d), np.abs(weights))
-
-
-def gains(pool: Candidates, shortlist: Shortlist, fit: RegressionFit) -> np.ndarray:
-    """Compute the increase of the log evidence of ``fit`` by adding each variable.
-
-    For the empty model the result is the squared correlation with y, up to a constant.
-    """
-    if fit.v.size == 0:
-        squares: np.ndarray = pool.b**2 / pool.d
-        return squares
-    if pool.G is not None:
-        cross = pool.G[:, fit.v]
+        W = np.asarray(op.rmatmul(np.linalg.solve(K, pool.Y)), dtype=float)
+    elif pool.G is None:  # Too many columns: use marginal correlations.
+        W = pool.B
     else:
-        selected = pool.op.take_columns(shortlist.indices[fit.v])
-        columns = np.asarray(selected.matmul(np.eye(fit.v.size)))
-        cross = np.asarray(pool.op.rmatmul(columns))
-    return score_additions(fit, cross, pool.d, pool.b, pool.n).gain
+        A = pool.G.copy()
+        A.flat[:: p + 1] += 0.01 * float(A.trace()) / p
+        W = np.asarray(dposv(A, pool.B)[1])
+    sizes: np.ndarray = np.sqrt((W * W / pool.yy).sum(axis=1))
+    return sizes
 
 
-def search_all(pool: Candidates, rules: SearchRules) -> SearchResult:
+def select_top(size: int, *scores: np.ndarray) -> np.ndarray:
+    """Return the top variables by each of the scores, in increasing order."""
+    each = size // len(scores)
+    return np.unique(np.concatenate([np.argpartition(-s, each)[:each] for s in scores]))
+
+
+def search_all(problem: Problem[F], rules: SearchRules) -> SearchResult[F]:
     """Search the shortlist, and extend it while other variables would help."""
-    if pool.G is not None:
-        data = moments(pool.G, pool.b, pool.yy, pool.n)
-        everything = Shortlist(np.arange(pool.b.size), data)
-        runs = search(data, lambda: ridge_coefficients(pool), rules)
-        return SearchResult(everything, runs, collect_intermediate_sets(everything, runs))
-    weights = ridge_coefficients(pool)
-    shortlist = first_shortlist(pool, weights)
-    start = weights[shortlist.indices]
-    runs = search(shortlist.data, lambda: start, rules)
-    intermediate_sets = collect_intermediate_sets(shortlist, runs)
+    pool, size = problem.pool, problem.max_shortlist
+    p = pool.d.size
+    if p <= size:
+        indices = np.arange(p)
+        model = problem.model(indices)
+        runs = search(model, lambda: ridge_coefficients(pool), rules)
+        return SearchResult(indices, model, runs, collect_intermediate_sets(runs))
+    ridge = ridge_coefficients(pool)
+    indices = select_top(size, pool.marginal(), ridge)
+    model = problem.model(indices)
+    rules = rules._replace(max_search_size=min(rules.max_search_size, indices.size))
+    runs = search(model, lambda: ridge[indices], rules)
+    sets = [indices[v] for v in collect_intermediate_sets(runs)]
     for _ in range(MAX_EXTENSIONS):
         fit = runs[-1].state.fit
-        q, selected = fit.v.size, shortlist.indices[fit.v]
+        q, selected = fit.v.size, indices[fit.v]
         if q in (0, rules.max_search_size):
             break
-        gain = gains(pool, shortlist, fit)
+        gain = problem.gains(model, indices, fit)
         gain[selected] = np.inf
         better = gain > rules.log_prior[q] - rules.log_prior[q + 1] + rules.tol
-        if not np.any(np.delete(better, shortlist.indices)):
+        if not np.any(np.delete(better, indices)):
             break
-        shortlist = select_top(pool, gain, np.where(gain == np.inf, np.inf, np.abs(weights)))
-        positions = np.searchsorted(shortlist.indices, selected)
-        runs.append(local_search(shortlist.data, fit._replace(v=positions), rules))
-    return SearchResult(shortlist, runs, intermediate_sets)
+        indices = select_top(size, gain, np.where(gain == np.inf, np.inf, ridge))
+        model = problem.model(indices)
+        start = model.fit(np.searchsorted(indices, selected), None)
+        runs.append(local_search(model, start, rules))
+    listed = [np.searchsorted(indices, v) for v in sets if np.isin(v, indices).all()]
+    return SearchResult(indices, model, runs, listed)
 
 
-def collect_intermediate_sets(
-    shortlist: Shortlist, runs: list[Run[SearchState]]
-) -> list[np.ndarray]:
-    """Collect the intermediate sets of the runs as column indices."""
-    return [shortlist.indices[v] for run in runs for v in run.state.intermediate_sets]
+def collect_intermediate_sets(runs: list[SearchRun[F]]) -> list[np.ndarray]:
+    """Collect the intermediate sets of the runs."""
+    return [v for run in runs for v in run.state.intermediate_sets]
+
+
+def max_linear_sizes(n: float, p: int, fit_intercept: bool) -> tuple[int, int]:
+    """Return the maximum size of a set, and of intermediate sets of a search.
+
+    As many variables as there are degrees of freedom fit y exactly, and the evidence has no maximum
+    in gamma. If p >= n, sets of more than n/3 variables cannot be distinguished from noise.
+    """
+    n = math.floor(n)
+    most = max(n - 2 if fit_intercept else n - 1, 0)
+    if p < n:
+        return min(p, most), min(p, most)
+    return min(most, max(n // 3, 1)), min(most, max(n // 2, 1))
+
+
+def max_logistic_sizes(labels: Labels, p: int) -> tuple[int, int]:
+    """Return the maximum size of a set, also of an intermediate one.
+
+    The maximum is half the number of observations of the less frequent class, because more
+    variables can separate random classes.
+    """
+    second = labels.n * labels.proportion
+    most = min(p, max(int(min(second, labels.n - second) / 2.0), 1))
+    return most, most

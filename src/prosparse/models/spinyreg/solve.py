@@ -1,203 +1,187 @@
-"""Solver of SpinyRegressor: from standardised data to the selected set.
+"""Solver of both estimators: from standardised data to the selected set.
 
-A search finds the most probable set (`screening`, `stepwise`), an average over sets gives
-inclusion probabilities (`averaging`), and a decision rule selects a set (`decision_rules`).
-Automatic relevance determination on a path around the selected set gives relevances (`ard`).
+A search finds the most probable set (`screening`, `stepwise`), an average over sets gives inclusion
+probabilities (`averaging`), a permutation test decides whether anything is selected (`null_test`),
+and a decision rule selects a set (`decision_rules`).
 """
 
 from __future__ import annotations
 
-import math
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple
 
 import numpy as np
 
-from ...data import Operator
-from ...inference.loop import Run, StopReason, iterate, worst
-from ...inference.progress import Progress
-from . import ard
-from .averaging import Average, average_over_sets, credible_sets_of, set_prior
-from .decision_rules import fit_set, select_by_f_score, select_by_median, signal_detected
-from .model import EXACT, RegressionFit, RegressionMoments, optimise, pseudo_inverse
-from .response import Response, count_informative_rows
-from .screening import Candidates, Shortlist, candidates, gains, search_all
-from .stepwise import RegressionPath, regression_path, rules_for
+from ...inference.loop import StopReason, worst
+from .ard import fit_ard
+from .averaging import Average, average_over_sets, temper
+from .credible import credible_sets
+from .decision_rules import select_by_f_score, select_by_median
+from .linear import LinearFit, LinearModel
+from .null_test import NullData, NullTest, Responses, run_null_test
+from .screening import (
+    Candidates,
+    LinearProblem,
+    Problem,
+    SearchResult,
+    candidates,
+    search_all,
+)
+from .set_model import Coefficients, F, SetModel
+from .stepwise import Path, SearchRules, empty_set, nested_path
 
-Refit = Literal["posterior", "ols"]
 SelectionRule = Literal["f-score", "map", "median"]
 
-ARD_NOISE_RATIO = 1e-4  # minimum noise variance of `ard` relative to y'y / n
-PATH_EXTENSION = 5  # number of models on the path beyond the selected one
+PATH_EXTENSION = 5  # number of sets on the path beyond the selected one
 
 
 class Options(NamedTuple):
-    """Options of SpinyRegressor."""
+    """Options of the estimators."""
 
-    fit_intercept: bool
-    refit: Refit
-    max_iter: int
-    tol: float
-    verbose: int
     selection_rule: SelectionRule = "f-score"
     average: bool = True
+    least_squares: bool = False
     seed: int = 0
 
 
-class Weights(NamedTuple):
-    """Coefficients of the selected set."""
-
-    mean: np.ndarray  # (q,)
-    covariance: np.ndarray  # (q, q)
-    sigma2: float  # noise variance
-
-
-class Solution(NamedTuple):
-    """Result of a fit, in the units of the operator and of the prepared response."""
+class Solution(NamedTuple, Generic[F]):
+    """Result of a fit, in the units of the operator and of the prepared responses."""
 
     order: np.ndarray  # (p,) variables, most useful first
     relevance: np.ndarray  # (p,) between 0 and 1
-    selected: np.ndarray  # (q,) selected variables, in the order of `weights`
-    weights: Weights
-    posterior_variances: np.ndarray  # (q,) posterior variances, also if `weights` are least squares
-    path: RegressionPath
-    log_posterior: np.ndarray  # (K + 1,) along the path
-    dof: float  # degrees of freedom of y, without the intercept
-    best: int  # number of selected variables
-    bounds: np.ndarray  # (n_iter,) objective of `ard`
+    selected: np.ndarray  # (q,) selected variables, in the order of `fit`
+    fit: F  # selected set
+    coefficients: Coefficients  # of the selected set
+    path: Path[F]
+    log_evidence: np.ndarray  # (K + 1,) along the path
+    log_posterior: np.ndarray  # (K + 1,)
+    bounds: np.ndarray  # (n_iter,) objective of the iterations
     reason: StopReason
     listed: np.ndarray  # (k,) variables of `average`
     average: Average | None  # average over sets, if computed
     credible: list[np.ndarray]  # credible set of each selected variable
     expected_f: float | None  # expected F-score, if the rule maximised it
+    null: NullTest
 
 
-def solve(op: Operator, response: Response, options: Options) -> Solution:
-    """Select the variables of standardised data that explain the response."""
-    n, p = response.n, op.shape[1]
-    pool = candidates(op, response.y, response.yy, n)
-    rules = rules_for(
-        count_informative_rows(op, response),
-        p,
-        options.fit_intercept,
-        max_iter=options.max_iter,
-        tol=options.tol * n,
-        verbose=options.verbose,
-    )
-    shortlist, runs, intermediate_sets = search_all(pool, rules)
-    data, found, dof = shortlist.data, runs[-1].state.fit, n - rules.n_intercepts
-    average, expected_f = None, None
-    if options.average or options.selection_rule != "map":
-        prior = set_prior(data, rules.log_prior, found, dof)
-        reachable = [
-            np.searchsorted(shortlist.indices, v)
-            for v in intermediate_sets
-            if all_listed(shortlist, v)
-        ]
-        average = average_over_sets(data, prior, found, reachable, options.seed)
-        if options.selection_rule == "median":
-            found = fit_set(data, select_by_median(average, rules.max_size), found)
-        elif options.selection_rule == "f-score":
-            v = found.v[:0]
-            if signal_detected(pool, found, response.root, rules.n_intercepts):
-                v, expected_f = select_by_f_score(data, average, rules.max_size)
-            found = fit_set(data, v, found)
-    longest = min(rules.max_size, found.v.size + PATH_EXTENSION, shortlist.indices.size)
-    path = regression_path(data, found, longest)
-    log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
-    best = int(np.argmax(log_posterior)) if options.selection_rule == "map" else found.v.size
-    selected_fit = path.fits[best] = optimise(data, path.fits[best], EXACT)
-    log_posterior[best] = rules.posterior(selected_fit)
-    run = fit_ard(data, path, selected_fit, options)
-    reason = worst([*(each.reason for each in runs), run.reason])
+def solve(
+    problem: Problem[F], null_data: NullData, rules: SearchRules, options: Options
+) -> Solution[F]:
+    """Select the variables of standardised data that explain the responses."""
+    found = search_all(problem, rules)
+    model, fit = found.model, found.fit
+    rules = rules._replace(max_size=min(rules.max_size, found.indices.size))
+    null = detect_signal(null_data, problem.pool, rules)
+    average, expected_f, rule = None, None, options.selection_rule
+    if options.average or rule != "map":
+        average = average_over_sets(
+            model, rules.log_prior, fit, found.intermediate_sets, options.seed
+        )
+        space = model.states(rules.log_prior, fit)
+        weight = null.weight(float(average.inclusion.max()))
+        average = temper(average, space.empty_coefficients(), space.mean_squares(), weight)
+        if rule == "median":
+            fit = model.fit(select_by_median(average, rules.max_size), fit)
+        elif rule == "f-score" and null.detected:
+            v, expected_f = select_by_f_score(model, average, rules.max_size)
+            fit = model.fit(v, fit)
+    if not null.detected:
+        fit = empty_set(model)
+    longest = min(rules.max_size, fit.v.size + PATH_EXTENSION)
+    path = nested_path(model, fit, longest)
+    evidence = np.array([model.path_evidence(each) for each in path.fits])
+    log_posterior = evidence[:, 1] + rules.log_prior[: evidence.shape[0]]
+    best = fit.v.size
+    if rule == "map" and null.detected:
+        best = int(np.argmax(log_posterior))
+    fit = path.fits[best] = model.refine(path.fits[best], exact=True)
+    evidence[best, 0], compared = model.path_evidence(fit)
+    log_posterior[best] = compared + rules.log_prior[best]
+    selected = found.indices[fit.v]
+    listed_relevance, bounds, reason = rate_relevance(found, path, fit, rules)
+    relevance = np.zeros(problem.pool.d.size)
+    relevance[found.indices] = listed_relevance
     if best == 0 and not reason.unfinished:
         reason = StopReason.NO_SIGNAL
-    selected, ranked = shortlist.indices[selected_fit.v], shortlist.indices[path.order]
     return Solution(
-        order=ranking(pool, shortlist, path, selected_fit),
-        relevance=relevance(p, ranked, run.state.t, selected, selected_fit.m),
+        order=rank(problem, found, path, fit),
+        relevance=relevance,
         selected=selected,
-        weights=refit_coefficients(data, selected_fit, options),
-        posterior_variances=selected_fit.sigma2 * selected_fit.P.diagonal(),
+        fit=fit,
+        coefficients=model.coefficients(fit, options.least_squares),
         path=path,
+        log_evidence=evidence[:, 0],
         log_posterior=log_posterior,
-        dof=dof,
-        best=best,
-        bounds=np.array(run.bounds),
+        bounds=bounds,
         reason=reason,
-        listed=shortlist.indices,
+        listed=found.indices,
         average=average,
-        credible=[shortlist.indices[group] for group in credible_sets_of(data, selected_fit, dof)],
+        credible=[found.indices[group] for group in credible_sets_of(model, fit)],
         expected_f=expected_f,
+        null=null,
     )
 
 
-def all_listed(shortlist: Shortlist, v: np.ndarray) -> bool:
-    """Return whether all variables of a set are on the shortlist."""
-    return bool(np.all(np.isin(v, shortlist.indices)))
+def detect_signal(data: NullData, pool: Candidates, rules: SearchRules) -> NullTest:
+    """Test whether some variables predict the response, also by searches."""
+    if pool.op is not data.op:
+        unit = np.ones(data.values.shape[1])
+        pool = candidates(data.op, data.values, unit, data.n, data.n_intercepts)
+
+    def odds(responses: Responses) -> float:
+        Y, yy = responses.Y[:, 0], responses.yy[0]
+        found = search_all(LinearProblem(pool.respond(Y, yy)), rules)
+        best = rules.posterior(found.model, found.fit)
+        return best - rules.posterior(found.model, empty_set(found.model))
+
+    return run_null_test(data._replace(G=pool.G), odds)
 
 
-def fit_ard(
-    data: RegressionMoments, path: RegressionPath, best: RegressionFit, options: Options
-) -> Run[ard.State]:
-    """Fit automatic relevance determination at the noise of ``best``."""
-    listed = path.order if best.v.size else path.order[:0]
-    G, b = data.gram(listed), data.b[listed]
-    t = np.zeros(listed.size)
-    t[: best.v.size] = best.sigma2 / math.exp(best.log_ratio)
-    # With less noise, residuals of variables regressed on each other are lost in rounding.
-    noise = max(best.sigma2, ARD_NOISE_RATIO * data.yy / data.n)
-    unchanged = noise == best.sigma2  # The evidence of the start is known then.
-    start = (
-        ard.State(t, best.log_evidence) if unchanged else ard.init(G, b, data.yy, data.n, noise, t)
-    )
-    return iterate(
-        ard.make_step(G, b, data.yy, data.n, noise),
-        start,
-        max_iter=options.max_iter,
-        tol=options.tol * data.n,
-        progress=Progress(options.max_iter, "SpinyRegressor", options.verbose),
-    )
+def rate_relevance(
+    found: SearchResult[F], path: Path[F], fit: F, rules: SearchRules
+) -> tuple[np.ndarray, np.ndarray, StopReason]:
+    """Compute relevances of the shortlist, and the objective and end of the iterations.
+
+    For linear regression of one response they are proportional to the square roots of the prior
+    variances of automatic relevance determination; |m| is a lower bound for selected variables,
+    whose variance can be zero. Otherwise they are proportional to the effects.
+    """
+    model, reasons = found.model, [run.reason for run in found.runs]
+    bounds = np.array(found.runs[-1].bounds)
+    size = np.zeros(model.n_variables)
+    if fit.v.size:
+        size[fit.v] = model.effect_sizes(fit)
+    if isinstance(model, LinearModel) and isinstance(fit, LinearFit) and model.yy.size == 1:
+        run = fit_ard(
+            model, path.order, fit, max_iter=rules.max_iter, tol=rules.tol, verbose=rules.verbose
+        )
+        reasons, bounds = [*reasons, run.reason], np.array(run.bounds)
+        size[fit.v] = 0.0
+        size[path.order[: run.state.t.size]] = np.sqrt(run.state.t)
+        size[fit.v] = np.maximum(size[fit.v], np.abs(fit.M[:, 0]))
+    return relative_size(size, fit.v), bounds, worst(reasons)
 
 
-def ranking(
-    pool: Candidates, shortlist: Shortlist, path: RegressionPath, best: RegressionFit
-) -> np.ndarray:
+def relative_size(size: np.ndarray, selected: np.ndarray) -> np.ndarray:
+    """Divide sizes by the largest; those of selected variables are positive."""
+    if not selected.size:
+        return np.zeros_like(size)
+    relative = size / (float(size.max()) or 1.0)
+    relative[selected] = np.maximum(relative[selected], np.finfo(float).eps)
+    return relative
+
+
+def rank(problem: Problem[F], found: SearchResult[F], path: Path[F], fit: F) -> np.ndarray:
     """Rank all variables: those on the path in its order, the others by their gain."""
-    ranked: np.ndarray = shortlist.indices[path.order]
-    if ranked.size == pool.b.size:
+    ranked: np.ndarray = found.indices[path.order]
+    if ranked.size == problem.pool.d.size:
         return ranked
-    gain = gains(pool, shortlist, best)
+    gain = problem.gains(found.model, found.indices, fit)
     gain[ranked] = np.inf
     return np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :])
 
 
-def relevance(
-    p: int, ranked: np.ndarray, t: np.ndarray, selected: np.ndarray, m: np.ndarray
-) -> np.ndarray:
-    """Compute relevances of all p variables, between 0 and 1.
-
-    They are proportional to the square roots of the prior variances ``t`` of the first variables of
-    ``ranked``. The variance of a selected variable can be zero; |m| is a lower bound for these.
-    """
-    u = np.zeros(p)
-    if not selected.size:
-        return u
-    u[ranked[: t.size]] = np.sqrt(t)
-    u[selected] = np.maximum(u[selected], np.abs(m))
-    largest = float(u.max())
-    if largest > 0.0:
-        u /= largest
-    u[selected] = np.maximum(u[selected], np.finfo(float).eps)
-    return u
-
-
-def refit_coefficients(data: RegressionMoments, best: RegressionFit, options: Options) -> Weights:
-    """Compute the posterior mean or least squares fit of the selected set."""
-    if options.refit == "posterior" or not best.v.size:
-        return Weights(best.m, best.sigma2 * best.P, best.sigma2)
-    inverse = pseudo_inverse(data.gram(best.v))
-    b = data.b[best.v]
-    m = inverse @ b
-    dof = data.n - best.v.size - int(options.fit_intercept)
-    sigma2 = max(data.yy - float(b @ m), 0.0) / max(dof, 1)
-    return Weights(m, sigma2 * inverse, sigma2)
+def credible_sets_of(model: SetModel[F], fit: F) -> list[np.ndarray]:
+    """Compute the credible set of each variable of ``fit``."""
+    if fit.v.size == 0:
+        return []
+    return credible_sets(fit.v, model.exchange_gains(fit), model.correlations(fit.v))

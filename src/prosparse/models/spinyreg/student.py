@@ -6,7 +6,7 @@
 Student's t noise with nu degrees of freedom and scale sigma is Gaussian noise of variance
 sigma2 / u_i with independent u_i ~ Gamma(nu/2, nu/2), [LLT89]. The variational posterior
 q(b, w) q(u) of intercept, coefficients and row weights bounds log p(y | v) from below. At fixed
-means u the bound is the evidence of regression with row weights u (`model`, with n - 1 degrees of
+means u the bound is the evidence of regression with row weights u (`linear`, with n - 1 degrees of
 freedom if there is an intercept), up to terms that do not depend on the set v. Two steps
 increase it in turn:
 
@@ -34,14 +34,15 @@ from scipy.special import gammaln
 from ...data import Columns, Operator
 from ...inference.loop import Run, iterate, residual_rounding
 from ...inference.progress import Progress
-from .model import EXACT, RegressionFit, evaluate, moments, optimise
+from .linear import EXACT, LinearFit, evaluate, linear_model, optimise
 from .response import Response, count_informative_rows
-from .screening import candidates, search_all
+from .screening import LinearProblem, candidates, max_linear_sizes, search_all
 from .stepwise import rules_for
 
 MIN_DEGREES = 3.0  # minimum degrees of freedom: the noise variance is 3 sigma2
 MAX_DEGREES = 200.0  # maximum degrees of freedom: nearly Gaussian noise
 MAX_ITERATIONS = 100  # maximum number of updates of the row weights
+SCORE_TOL = 1e-3  # change of a score relative to sigma below which `null_scores` stops
 BOUND_TOL = 1e-3  # increase of the bound below which the iterations stop
 
 
@@ -90,7 +91,7 @@ def best_degrees(d: np.ndarray, counts: np.ndarray, nu: float) -> float:
 class Moments(NamedTuple):
     """Posterior q(b, w) of one set, and the expected squared residuals."""
 
-    fit: RegressionFit
+    fit: LinearFit
     d: np.ndarray  # (n,) expected squared residuals over sigma2
     divergence: float  # KL(q(w), p(w)) minus the entropy of the intercept
 
@@ -107,17 +108,19 @@ def compute_moments(
         gathered = op.take_columns(v).gather_rows(lambda block: block, entrywise=True)
         rows = np.asarray(gathered, dtype=float)
     G = rows.T @ rows if q else np.eye(1)
-    data = moments(G, rows.T @ response.y, response.yy, response.n - n_intercepts)
-    data = data._replace(noise_floor=noise_floor)
-    fit = optimise(data, evaluate(data, np.arange(q), log_ratio), EXACT)
-    residual = (response.y - rows @ fit.m) / root
+    B = (rows.T @ response.y)[:, None] if q else np.zeros((1, 1))
+    model = linear_model(G, B, np.array([response.yy]), response.n - n_intercepts)
+    model = model._replace(noise_floor=np.array([noise_floor]))
+    fit = optimise(model, evaluate(model, np.arange(q), log_ratio), EXACT)
+    m, sigma2 = fit.M[:, 0], float(fit.sigma2[0])
+    residual = (response.y - rows @ m) / root
     leverage = np.einsum("ij,ij->i", rows @ fit.P, rows) / root**2
     total = float(root @ root)
-    d = residual**2 / fit.sigma2 + leverage + n_intercepts / total
+    d = residual**2 / sigma2 + leverage + n_intercepts / total
     lam = math.exp(fit.log_ratio)
-    quadratic = lam * float(fit.P.trace()) + lam * float(fit.m @ fit.m) / fit.sigma2 - q
+    quadratic = lam * float(fit.P.trace()) + lam * float(m @ m) / sigma2 - q
     log_det = q * fit.log_ratio + float(np.linalg.slogdet(fit.P)[1]) if q else 0.0
-    entropy = 0.5 * n_intercepts * math.log(2.0 * math.pi * math.e * fit.sigma2 / total)
+    entropy = 0.5 * n_intercepts * math.log(2.0 * math.pi * math.e * sigma2 / total)
     return Moments(fit, d, 0.5 * (quadratic - log_det) - entropy)
 
 
@@ -145,25 +148,18 @@ def score_sets(
 ) -> list[ScoredSet]:
     """Score the current set and the best set of a new search."""
     op, response, n_intercepts = weighted.op, weighted.response, settings.n_intercepts
-    rules = rules_for(
-        count_informative_rows(op, response),
-        op.shape[1],
-        bool(n_intercepts),
-        max_iter=settings.max_iter,
-        tol=settings.tol * response.n,
-    )
-    rules = rules._replace(n_intercepts=0)  # n is already reduced by the intercept
-    pool = candidates(op, response.y, response.yy, response.n - n_intercepts)
-    shortlist, runs, _ = search_all(pool, rules)
-    fit = runs[-1].state.fit
+    rows, p = count_informative_rows(op, response), op.shape[1]
+    sizes = max_linear_sizes(rows, p, bool(n_intercepts))
+    rules = rules_for(p, sizes, max_iter=settings.max_iter, tol=settings.tol * response.n)
+    # n is reduced by the intercept.
+    n, yy = response.n - n_intercepts, np.array([response.yy])
+    found = search_all(LinearProblem(candidates(op, response.y[:, None], yy, n, 0)), rules)
+    sets = ((state.v, state.log_ratio), (found.indices[found.fit.v], found.fit.log_ratio))
     scored = []
-    for v, log_ratio in (
-        (state.v, state.log_ratio),
-        (shortlist.indices[fit.v], fit.log_ratio),
-    ):
-        found = compute_moments(weighted, v, log_ratio, n_intercepts, settings.noise_floor)
+    for v, log_ratio in sets:
+        moments = compute_moments(weighted, v, log_ratio, n_intercepts, settings.noise_floor)
         log_prior = float(rules.log_prior[v.size]) - float(rules.log_prior[0])
-        scored.append(ScoredSet(v, found, found.fit.log_evidence + log_prior, log_prior))
+        scored.append(ScoredSet(v, moments, moments.fit.log_evidence + log_prior, log_prior))
     return scored
 
 
@@ -177,12 +173,35 @@ def make_step(
         best = max(score_sets(weighted, state, settings), key=lambda each: each.log_posterior)
         fit, d, divergence = best.moments
         nu = best_degrees(d, counts, state.nu)
-        gaussian = 0.5 * weighted.response.n * math.log(2.0 * math.pi * fit.sigma2)
+        sigma2 = float(fit.sigma2[0])
+        gaussian = 0.5 * weighted.response.n * math.log(2.0 * math.pi * sigma2)
         bound = float(counts @ log_factor(d, nu)) - gaussian - divergence + best.log_prior
         u = (nu + 1.0) / (nu + d)
-        return StudentState(u, nu, best.v, fit.log_ratio, fit.sigma2, bound)
+        return StudentState(u, nu, best.v, fit.log_ratio, sigma2, bound)
 
     return step
+
+
+def null_scores(values: np.ndarray, counts: np.ndarray, n_intercepts: int) -> np.ndarray:
+    """Compute residuals times row weights of the model without variables.
+
+    The weights make the scores of outliers small. They do not depend on X, so the scores are
+    exchangeable if the responses are.
+    """
+    n, nu = float(counts.sum()), MAX_DEGREES
+    u, scores = np.ones(values.size), values
+    for _ in range(MAX_ITERATIONS):
+        weights = counts * u
+        centre = float(weights @ values) / float(weights.sum()) if n_intercepts else 0.0
+        residual = values - centre
+        sigma2 = max(float(weights @ residual**2) / n, np.finfo(float).tiny)
+        d = residual**2 / sigma2
+        nu = best_degrees(d, counts, nu)
+        u, previous = (nu + 1.0) / (nu + d), scores
+        scores = u * residual
+        if float(np.abs(scores - previous).max()) <= SCORE_TOL * math.sqrt(sigma2):
+            break
+    return scores
 
 
 def estimate_row_weights(

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ...data import Columns, Operator
+from ...data.row_groups import row_groups
 from ...errors import InputError
 
 MAX_SCALE_RATIO = 1e6  # maximum ratio of column norms if the columns are not scaled
@@ -28,3 +29,11 @@ def check_columns(op: Operator, columns: Columns, scaled: bool) -> None:
             f"X has columns whose norms differ by a factor of {ratio:.3g}; one prior does not fit "
             "both without scaling. Set `scale=True`, or use similar units for the columns."
         )
+
+
+def group_codes(groups: object, n: int, weights: np.ndarray | None) -> np.ndarray | None:
+    """Validate the groups of n rows and return the codes of the rows with positive weight."""
+    rows = row_groups(groups, n)
+    if rows is None:
+        return None
+    return rows.codes if weights is None else rows.codes[weights > 0]

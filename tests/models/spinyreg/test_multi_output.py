@@ -1,13 +1,10 @@
 """Several responses with one common set of variables."""
 
-import itertools
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import norm
 from sklearn.model_selection import cross_val_score
 
 from prosparse import (
@@ -18,9 +15,7 @@ from prosparse import (
     load,
     save,
 )
-from prosparse.models.spinyreg import model as one
-from prosparse.models.spinyreg import several
-from prosparse.models.spinyreg.stepwise import rules_for
+from prosparse.models.spinyreg import screening
 
 
 def simulate(n=80, p=15, m=3, seed=0):
@@ -33,86 +28,7 @@ def simulate(n=80, p=15, m=3, seed=0):
     return X, Y, W
 
 
-def centred(X, Y):
-    X, Y = (X - X.mean(axis=0)) / X.std(axis=0), Y - Y.mean(axis=0)
-    return X, Y, several.several_moments(X.T @ X, X.T @ Y, (Y**2).sum(axis=0), len(X))
-
-
-def dense(X, Y, fit):
-    """Compute the sum of log N(y_k; 0, sigma2_k (I + X_v X_v' / lambda))."""
-    K = np.eye(len(X)) + X[:, fit.v] @ X[:, fit.v].T / math.exp(fit.log_ratio)
-    return sum(
-        multivariate_normal(np.zeros(len(X)), s * K).logpdf(y)
-        for y, s in zip(Y.T, fit.sigma2, strict=True)
-    )
-
-
 X, Y, W = simulate()
-
-
-@pytest.mark.parametrize("v", [[], [4], [0, 1, 7]])
-def test_evidence(v):
-    Z, y, data = centred(X, Y)
-    fit = several.best_fit(data, np.array(v, dtype=int))
-    assert fit.log_evidence == pytest.approx(dense(Z, y, fit))
-    for step in (-0.3, 0.3):
-        other = several.fit_at(data, fit.v, several.spectrum_of(data, fit.v), fit.log_ratio + step)
-        assert other.log_evidence == pytest.approx(dense(Z, y, other))
-        assert other.log_evidence <= fit.log_evidence + 1e-9
-
-
-def test_rank_one_gains_equal_refits():
-    """Each gain is the difference of two log evidences."""
-    _, _, data = centred(X, Y)
-    fit = several.best_fit(data, np.array([0, 4, 7]))
-
-    def at(v):
-        v = np.array(v, dtype=int)
-        return several.fit_at(data, v, several.spectrum_of(data, v), fit.log_ratio).log_evidence
-
-    near = several.score_all_additions(data, fit, data.n)
-    for j in (1, 9):
-        assert near.gain[j] == pytest.approx(at([0, 4, 7, j]) - fit.log_evidence)
-    out = several.removal_gains(fit, data.n)
-    swap = several.exchange_gains(fit, near, data.n)
-    for i in range(3):
-        excluded_variance = np.delete(fit.v, i)
-        assert out[i] == pytest.approx(at(excluded_variance) - fit.log_evidence)
-        assert swap[1, i] == pytest.approx(at([*excluded_variance, 1]) - fit.log_evidence)
-
-
-def test_one_response_gives_the_single_response_model():
-    Z, y, data = centred(X, Y[:, :1])
-    alone = one.moments(Z.T @ Z, (Z.T @ y)[:, 0], float(y[:, 0] @ y[:, 0]), len(Z))
-    v = np.array([0, 1, 5])
-    fit = several.best_fit(data, v)
-    other = one.optimise(alone, one.evaluate(alone, v, 0.0), one.EXACT)
-    assert fit.log_evidence == pytest.approx(other.log_evidence)
-    np.testing.assert_allclose(fit.M[:, 0], other.m, rtol=1e-3)
-    rules = rules_for(80, 15, True, max_iter=100, tol=1e-7)
-    selected = several.search(data, rules)[-1].state.fit.v
-    vector = SpinyRegressor(selection_rule="map").fit(X, Y[:, 0])
-    assert set(selected) == set(np.flatnonzero(vector.support_))
-    means = several.posterior(rules, fit)
-    assert means == pytest.approx(rules.posterior(other))
-
-
-def test_search_finds_the_best_set():
-    for seed in range(3):
-        _, _, data = centred(*simulate(40, 6, 2, seed)[:2])
-        rules = rules_for(40, 6, True, max_iter=100, tol=1e-7)
-        runs = several.search(data, rules)
-        for run in runs:
-            assert np.all(np.diff(run.bounds) >= 0.0)
-        every = [
-            several.posterior(rules, several.best_fit(data, np.array(v, dtype=int)))
-            for q in range(7)
-            for v in itertools.combinations(range(6), q)
-        ]
-        assert runs[-1].state.bound == pytest.approx(max(every), abs=1e-4)
-
-
-# --- the estimator
 
 
 @pytest.fixture(scope="module")
@@ -129,8 +45,9 @@ def test_attributes_and_predictions(model):
     prediction, deviation = model.predict(X, return_std=True)
     assert prediction.shape == deviation.shape == Y.shape
     np.testing.assert_array_equal(prediction, X @ model.coef_.T + model.intercept_)
-    np.testing.assert_array_equal(model.selected_coef_, model.coef_)
-    np.testing.assert_array_equal(model.selected_intercept_, model.intercept_)
+    assert model.inclusion_probability_.shape == (15,)
+    assert model.conditional_coef_mean_.shape == (3, 15)
+    np.testing.assert_allclose(model.selected_coef_, model.coef_, atol=0.2 * np.abs(Y).max() / 50)
     assert np.array_equal(model.predict(X), prediction)
     np.testing.assert_allclose(model.coef_ / 10.0 ** np.arange(3)[:, None], W.T, atol=0.4)
     np.testing.assert_allclose(np.sqrt(model.noise_variance_), [1.0, 10.0, 100.0], rtol=0.3)
@@ -208,10 +125,10 @@ def test_other_containers(model):
 def test_shortlist_gives_the_result_of_all_variables(monkeypatch, model):
     wide, responses, _ = simulate(100, 120, 2, 3)
     whole = SpinyRegressor().fit(wide, responses)
-    monkeypatch.setattr(several, "MAX_SHORTLIST", 30)
+    monkeypatch.setattr(screening, "MAX_SHORTLIST", 30)
     some = SpinyRegressor().fit(wide, responses)
     np.testing.assert_array_equal(some.support_, whole.support_)
-    np.testing.assert_allclose(some.coef_, whole.coef_, rtol=1e-5)
+    np.testing.assert_allclose(some.selected_coef_, whole.selected_coef_, rtol=1e-5)
     assert sorted(some.ranking_) == list(range(1, 121))
 
 
@@ -230,16 +147,13 @@ def test_noise_selects_nothing():
     with pytest.warns(NoStructureWarning, match="no variable was selected"):
         found = SpinyRegressor().fit(rng.standard_normal((50, 10)), rng.standard_normal((50, 3)))
     assert not found.support_.any()
-    np.testing.assert_allclose(found.predict(X[:2, :10]), np.tile(found.intercept_, (2, 1)))
+    assert np.all(found.inclusion_probability_ < 0.5)
+    assert np.var(found.predict(X[:, :10]), axis=0).max() < 0.1
 
 
 def test_invalid_input():
     with pytest.raises(ParameterError, match="`noise` must be 'gaussian' for several responses"):
         SpinyRegressor(noise="student").fit(X, Y)
-    with pytest.raises(
-        ParameterError, match="`selection_rule` must be 'f-score' or 'map' for several"
-    ):
-        SpinyRegressor(selection_rule="median").fit(X, Y)
     with pytest.raises(InputError, match="Input y contains NaN"):
         SpinyRegressor().fit(X, np.where(Y > 5.0, np.nan, Y))
     with pytest.raises(InputError, match="inconsistent numbers of samples"):
@@ -256,9 +170,9 @@ def test_single_column_equals_a_vector():
     np.testing.assert_array_equal(column.coef_, SpinyRegressor().fit(X, Y[:, 0]).coef_)
 
 
-@pytest.mark.parametrize("refit", ["posterior", "ols"])
-def test_intervals_of_the_coefficients(refit):
-    model = SpinyRegressor(refit=refit).fit(X, Y)
+@pytest.mark.parametrize("options", [{"average": False}, {"refit": "ols"}])
+def test_intervals_of_the_coefficients(options):
+    model = SpinyRegressor(**options).fit(X, Y)
     ends = model.coef_interval(0.9)
     assert ends.shape == (3, 15, 2)
     assert np.all(ends[:, ~model.support_] == 0.0)
@@ -266,6 +180,17 @@ def test_intervals_of_the_coefficients(refit):
     mean = model.coef_[:, model.support_]
     expected = np.stack([mean - norm.ppf(0.95) * std, mean + norm.ppf(0.95) * std], axis=-1)
     np.testing.assert_allclose(ends[:, model.support_], expected)
+
+
+def test_intervals_of_the_average():
+    """The mixtures have the inclusion probabilities of the variables."""
+    model = SpinyRegressor(selection_rule="median").fit(X, Y)
+    ends = model.coef_interval()
+    assert ends.shape == (3, 15, 2)
+    assert np.all(ends[:, model.inclusion_probability_ <= 0.025] == 0.0)
+    truth = W.T * 10.0 ** np.arange(3)[:, None]
+    assert np.mean((ends[..., 0] <= truth) & (truth <= ends[..., 1])) > 0.9
+    assert np.array_equal(model.support_, model.inclusion_probability_ > 0.5)
 
 
 def test_least_squares_of_an_exact_fit():

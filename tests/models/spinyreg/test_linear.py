@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from regressions import SHAPES, dense, precisions, problem
+from regressions import SHAPES, dense, model_of, precisions, problem
 from scipy.optimize import minimize
 
-from prosparse.models.spinyreg import model as rg
+from prosparse.models.spinyreg import linear as rg
 
 pytestmark = pytest.mark.quick
 
@@ -34,8 +34,8 @@ def test_slope_equals_finite_differences():
 def mismatch(data, v, log_ratio):
     """Log of lambda m'm / sigma2 over q - lambda tr P, which is zero at the best lambda."""
     A = data.G[np.ix_(v, v)] + np.exp(log_ratio) * np.eye(v.size)
-    m = np.linalg.solve(A, data.b[v])
-    sigma2 = max((data.yy - data.b[v] @ m) / data.n, data.noise_floor)
+    m = np.linalg.solve(A, data.B[v, 0])
+    sigma2 = max((data.yy[0] - data.B[v, 0] @ m) / data.n, data.noise_floor[0])
     lam = np.exp(log_ratio)
     return np.log(lam * (m @ m) / sigma2) - np.log(v.size - lam * np.trace(np.linalg.inv(A)))
 
@@ -47,27 +47,29 @@ def test_newton_step(exact):
     v, h = np.flatnonzero(coef), 1e-5
     if exact:
         y = X[:, v] @ np.array([1.0, -2.0, 0.5])
-        data = rg.moments(X.T @ X, X.T @ y, float(y @ y), 30)
+        data = model_of(X, y)
     for at in (-27.5, -26.5) if exact else (-3.0, -1.5, 0.0):
         low, here, high = (mismatch(data, v, at + step) for step in (-h, 0.0, h))
         newton = -here / ((high - low) / (2 * h))
         assert abs(newton) < rg.MAX_LOG_STEP
         fit = rg.evaluate(data, v, at)
-        assert (fit.sigma2 == data.noise_floor) == exact
+        assert (fit.sigma2[0] == data.noise_floor[0]) == exact
         assert fit.step == pytest.approx(newton, abs=1e-5)
 
 
 def test_step_without_a_solution():
     """Without determined coefficients the step has maximum length along the slope."""
     _, _, data, _ = problem(30, 8)
-    no_weights = rg.FitSums(1.0, 0.0, 0.0, 0.1, 0.01)
-    assert rg.slope_and_step(data, 2, 0.0, no_weights) == (pytest.approx(0.95), rg.MAX_LOG_STEP)
-    undetermined = rg.FitSums(1.0, 1.0, 0.1, 2.0, 4.0)
-    slope, step = rg.slope_and_step(data, 2, 0.0, undetermined)
+
+    def at(P, m):
+        ones = np.ones(1)
+        return rg.slope_and_step(data, 1.0, np.diag(P), np.array(m)[:, None], ones, ones)
+
+    assert at([0.05, 0.05], [0.0, 0.0]) == (pytest.approx(0.95), rg.MAX_LOG_STEP)
+    slope, step = at([1.0, 1.0], [1.0, 0.0])  # undetermined
     assert slope < 0
     assert step == -rg.MAX_LOG_STEP
-    negative_curvature = rg.FitSums(1.0, 1.0, 40.0, 0.1, 0.01)
-    assert rg.slope_and_step(data, 2, 0.0, negative_curvature)[1] == -rg.MAX_LOG_STEP
+    assert at([0.9, 0.9], [2.0, 0.0])[1] == -rg.MAX_LOG_STEP  # negative curvature
 
 
 def test_too_long_steps_are_shortened():
@@ -85,21 +87,21 @@ def test_lambda_is_bounded():
     X = rng.standard_normal((49, 3)) * [8, 1, 900]
     X -= X.mean(axis=0)
     y = X[:, 0] / 8
-    exact = rg.moments(X.T @ X, X.T @ y, float(y @ y), 49)
+    exact = model_of(X, y)
     assert exact.low == pytest.approx(math.log((X**2).sum(axis=0)[1] / 1e12))
     assert exact.high == pytest.approx(math.log((X**2).sum(axis=0)[2] * 1e12))
-    assert rg.clip_log_ratio(exact, exact.high - 1.0, 5.0) == exact.high
-    assert rg.clip_log_ratio(exact, exact.low + 1.0, -5.0) == exact.low
-    closed = rg.fit_single(exact, 0)
+    assert rg.clip_log_ratio(exact, exact.high + 4.0) == exact.high
+    assert rg.clip_log_ratio(exact, exact.low - 4.0) == exact.low
+    closed = rg.evaluate(exact, np.array([0]), rg.single_log_ratio(exact, 0))
     optimised = rg.optimise(exact, rg.evaluate(exact, np.array([0]), 0.0), 1e-10)
     assert optimised.log_evidence == pytest.approx(closed.log_evidence, abs=1e-2)
     y = X[:, 0] / 8 + 5e-7 * X[:, 1]
-    nearly = rg.moments(X.T @ X, X.T @ y, float(y @ y), 49)
-    assert rg.fit_single(nearly, 0).log_ratio == nearly.low
+    nearly = model_of(X, y)
+    assert rg.single_log_ratio(nearly, 0) == nearly.low
     y = rng.standard_normal(49)
     y -= X[:, 1] * (X[:, 1] @ y) / (X[:, 1] @ X[:, 1])
-    useless = rg.moments(X.T @ X, X.T @ y, float(y @ y), 49)
-    assert rg.fit_single(useless, 1).log_ratio == useless.high
+    useless = model_of(X, y)
+    assert rg.single_log_ratio(useless, 1) == useless.high
 
 
 def test_factor_of_an_indefinite_matrix():
@@ -128,7 +130,7 @@ def test_precisions_maximise_the_evidence(n, p, rng):
 def test_best_lambda_of_a_single_variable():
     _, _, data, _ = problem(40, 10)
     for j in range(10):
-        closed = rg.fit_single(data, j)
+        closed = rg.evaluate(data, np.array([j]), rg.single_log_ratio(data, j))
         searched = [rg.evaluate(data, np.array([j]), at).log_evidence for at in np.arange(-9, 27)]
         assert closed.log_evidence >= max(searched) - 1e-9
         assert rg.optimise(data, closed, 1e-12).log_evidence == pytest.approx(
@@ -136,45 +138,34 @@ def test_best_lambda_of_a_single_variable():
         )
 
 
-@pytest.mark.parametrize(("n", "p"), SHAPES)
-def test_rank_one_gains_equal_refits(n, p):
-    """Gains of additions, removals and exchanges are differences of refitted evidences."""
-    _, _, data, _ = problem(n, p, correlation=0.5)
-    v = np.array([0, 2, 5])
-    fit = rg.evaluate(data, v, 0.7)
-    additions = rg.score_additions(fit, data.G[:, v], data.d, data.b, n)
-    out, swap = rg.removal_gains(fit, n), rg.exchange_gains(fit, additions, n)
-
-    def gain_of(w):
-        return rg.evaluate(data, np.array(w), 0.7).log_evidence - fit.log_evidence
-
-    for j in set(range(p)) - set(v.tolist()):
-        assert additions.gain[j] == pytest.approx(gain_of([*v, j]), abs=1e-8)
-        for i in range(3):
-            assert swap[j, i] == pytest.approx(gain_of([*np.delete(v, i), j]), abs=1e-8)
-    for i in range(3):
-        assert out[i] == pytest.approx(gain_of(np.delete(v, i)), abs=1e-8)
+def test_gains_of_single_variables():
+    """Gains of the empty set are those of each variable at its best lambda."""
+    _, _, data, _ = problem(40, 10)
+    data = data._replace(dof=data.n)
+    empty = data.fit(np.zeros(0, dtype=int))
+    for j, gain in enumerate(data.addition_gains(empty)):
+        single = data.fit(np.array([j]))
+        assert gain == pytest.approx(single.log_evidence - empty.log_evidence, abs=1e-8)
 
 
-def test_add_best_variable():
-    """The added variable has the highest evidence at the same lambda."""
-    _, _, data, coef = problem(60, 15, q=4)
-    fit = rg.optimise(data, rg.evaluate(data, np.flatnonzero(coef)[:2], 0.0), rg.EXACT)
-    larger = rg.add_best_variable(data, fit, rg.FINE)
-    others = [j for j in range(15) if j not in fit.v]
-    values = [rg.evaluate(data, np.append(fit.v, j), fit.log_ratio).log_evidence for j in others]
-    assert larger.v[-1] == others[int(np.argmax(values))]
-
-
-def test_remove_the_last_variables():
-    _, _, data, _ = problem(30, 6)
-    pair = rg.evaluate(data, np.array([2, 4]), 0.3)
-    single = rg.remove_variable(data, pair, 0, rg.FINE)
-    assert single.v.tolist() == [4]
-    assert single.log_ratio == rg.fit_single(data, 4).log_ratio
-    none = rg.remove_variable(data, single, 0, rg.FINE)
-    assert none.v.size == 0
-    assert none.log_ratio == single.log_ratio
+@pytest.mark.parametrize("v", [[], [4], [0, 1, 3]])
+def test_several_responses_add_up(v, rng):
+    """The evidence of several responses is the sum of theirs at the same lambda."""
+    X, _, _, _ = problem(30, 6)
+    Y = X[:, :2] @ rng.standard_normal((2, 3)) + rng.standard_normal((30, 3))
+    data = rg.linear_model(X.T @ X, X.T @ Y, (Y**2).sum(axis=0), 30)
+    v = np.array(v, dtype=int)
+    fit = data.refine(data.fit(v), exact=True)
+    singles = [rg.evaluate(model_of(X, y), v, fit.log_ratio) for y in Y.T]
+    assert fit.log_evidence == pytest.approx(sum(each.log_evidence for each in singles))
+    np.testing.assert_allclose(fit.sigma2, [each.sigma2[0] for each in singles])
+    assert fit.slope == pytest.approx(sum(each.slope for each in singles), abs=1e-9)
+    for step in (-0.3, 0.3):
+        other = rg.evaluate(data, v, fit.log_ratio + step)
+        assert other.log_evidence <= fit.log_evidence + 1e-9
+    low, high = (rg.evaluate(data, v, 1.0 + h) for h in (-1e-4, 1e-4))
+    slope = (high.log_evidence - low.log_evidence) / 2e-4
+    assert rg.evaluate(data, v, 1.0).slope == pytest.approx(slope, abs=1e-5)
 
 
 def test_pseudo_inverse_of_collinear_columns_is_positive_semidefinite():
