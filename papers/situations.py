@@ -45,7 +45,7 @@ class Situation(NamedTuple):
     name: str
     draw: Draw
     has_null: bool = True  # False if the situation is a kind of shared variance
-    effort: float = 1.0  # proportion of the usual number of draws
+    effort: float = 1.0  # proportion of the usual number of fits of FDRPCA
     data: tuple[str, ...] = ()  # keys of `data.SOURCES`
 
 
@@ -411,6 +411,6 @@ SITUATIONS = (
     Situation(
         "50,000 columns, row scale lognormal, sigma 0.15",
         simulated(lognormal_scale(0.15), p=50_000, n_true=1_000),
-        effort=0.05,
+        effort=0.1,
     ),
 )

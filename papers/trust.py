@@ -51,9 +51,10 @@ MIN_WARNED = 0.9  # proportion of draws with a warning in a cell that "warns"
 MAX_FALSE_ALARMS = 0.1  # maximum proportion of draws of Gaussian data with a diagnostic warning
 NORMAL_QUANTILE = 1.96  # standard deviations of a 95 % interval
 N_EFFECTS = 5  # number of nonzero coefficients of a regression
-N_SUBSAMPLES = 20  # number of halves in stability selection
+N_SUBSAMPLES = 10  # number of halves in stability selection
 PANEL_SIZE = 10
-N_FDRPCA_DRAWS, N_DRAWS, N_STABILITY_DRAWS = 60, 12, 2  # numbers of draws
+N_NULL_DRAWS, N_SHARED_DRAWS = 60, 30  # numbers of draws of FDRPCA
+N_DRAWS, N_STABILITY_DRAWS = 12, 2  # numbers of draws of the others
 SOME_SITUATIONS = (  # situations of a quick run
     "Gaussian",
     "three rows times 5",
@@ -97,6 +98,7 @@ class Guarantee(NamedTuple):
     max_columns: int = 1_000
     min_rows: int = 1
     accepts_groups: bool = True
+    min_groups: int = 1
 
     @property
     def name(self) -> str:
@@ -195,10 +197,10 @@ ALL_COLUMNS = 100_000
 
 GUARANTEES = (
     Guarantee(
-        FDRPCA_NAME, ANY, MAX_RATE, False, select_shared("robust"), N_FDRPCA_DRAWS, ALL_COLUMNS
+        FDRPCA_NAME, ANY, MAX_RATE, False, select_shared("robust"), N_NULL_DRAWS, ALL_COLUMNS
     ),
     Guarantee(
-        FDRPCA_NAME, FALSE, MAX_RATE, True, select_shared("robust"), N_FDRPCA_DRAWS, ALL_COLUMNS
+        FDRPCA_NAME, FALSE, MAX_RATE, True, select_shared("robust"), N_SHARED_DRAWS, ALL_COLUMNS
     ),
     Guarantee(EXCHANGEABLE, ANY, MAX_RATE, False, select_shared("exchangeable"), N_DRAWS),
     Guarantee(EXCHANGEABLE, FALSE, MAX_RATE, True, select_shared("exchangeable"), N_DRAWS),
@@ -246,6 +248,7 @@ GUARANTEES = (
         bound_stable,
         N_STABILITY_DRAWS,
         min_rows=20,
+        min_groups=4,
     ),
 )
 
@@ -345,11 +348,11 @@ def evaluate_draw(
 def applies(guarantee: Guarantee, sample: Sample) -> bool:
     """Return whether the estimator accepts the data in the time available."""
     n, p = sample.X.shape
-    return (
-        n >= guarantee.min_rows
-        and p <= guarantee.max_columns
-        and (guarantee.accepts_groups or sample.groups is None)
-    )
+    if sample.groups is not None and (
+        not guarantee.accepts_groups or np.unique(sample.groups).size < guarantee.min_groups
+    ):
+        return False
+    return n >= guarantee.min_rows and p <= guarantee.max_columns
 
 
 def evaluate_cell(
@@ -379,7 +382,8 @@ def evaluate_cell(
 
 def number_of_draws(guarantee: Guarantee, situation: Situation, quick: bool) -> int:
     usual = max(2, guarantee.n_draws // 10) if quick else guarantee.n_draws
-    return max(2, round(situation.effort * usual))
+    is_slow = guarantee.estimator in (FDRPCA_NAME, STABILITY)
+    return max(2, round(situation.effort * usual)) if is_slow else usual
 
 
 # --- results
@@ -514,8 +518,9 @@ def describe() -> str:
         "standard errors, hold. Other cells are marked: w, a diagnostic warning is issued in at "
         f"least {MIN_WARNED:.0%} of the draws; [k], documented limitation k; bold, neither. Empty "
         "cells do not apply: the estimator has no groups, or the data are too small or too large. "
-        f"Draws per cell: FDRPCA {N_FDRPCA_DRAWS}, stability {N_STABILITY_DRAWS}, others "
-        f"{N_DRAWS}; fewer in five situations with long fits. "
+        f"Draws per cell: FDRPCA {N_NULL_DRAWS} (any) and {N_SHARED_DRAWS} (false), stability "
+        f"{N_STABILITY_DRAWS}, others {N_DRAWS}; FDRPCA has fewer in five situations with long "
+        "fits. "
         "The record contains standard errors, numbers of draws and warnings of all cells."
     )
 
