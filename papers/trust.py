@@ -97,7 +97,6 @@ class Guarantee(NamedTuple):
     n_draws: int
     max_columns: int = 1_000
     min_rows: int = 1
-    accepts_groups: bool = True
     min_groups: int = 1
 
     @property
@@ -129,7 +128,8 @@ def select_shared(null: Literal["robust", "exchangeable"]) -> Evaluate:
 
 def regress_noise(sample: Sample, rng: np.random.Generator) -> Outcome:
     """Regress an independent column on the others."""
-    return Outcome(float(SpinyRegressor().fit(sample.X, sample.response).n_selected_ > 0))
+    model = SpinyRegressor().fit(sample.X, sample.response, groups=sample.groups)
+    return Outcome(float(model.n_selected_ > 0))
 
 
 def classify_noise(sample: Sample, rng: np.random.Generator) -> Outcome:
@@ -137,7 +137,8 @@ def classify_noise(sample: Sample, rng: np.random.Generator) -> Outcome:
     y = sample.response > np.median(sample.response)
     if min(y.sum(), y.size - y.sum()) < 2:  # Each class needs two rows.
         return Outcome(None)
-    return Outcome(float(SpinyClassifier().fit(sample.X, y).n_selected_ > 0))
+    model = SpinyClassifier().fit(sample.X, y, groups=sample.groups)
+    return Outcome(float(model.n_selected_ > 0))
 
 
 def cover_coefficients(sample: Sample, rng: np.random.Generator) -> Outcome:
@@ -151,7 +152,7 @@ def cover_coefficients(sample: Sample, rng: np.random.Generator) -> Outcome:
     coef = np.zeros(scale.size)
     coef[active] = rng.choice([-1.0, 1.0], active.size) * sample.response.std() / scale[active]
     y = sample.X @ coef + sample.response
-    model = SpinyRegressor().fit(sample.X, y)
+    model = SpinyRegressor().fit(sample.X, y, groups=sample.groups)
     selected = model.support_
     power = float(np.mean(selected[active]))
     if not selected.any():
@@ -211,7 +212,6 @@ GUARANTEES = (
         True,
         regress_noise,
         N_DRAWS,
-        accepts_groups=False,
     ),
     Guarantee(
         REGRESSOR,
@@ -220,7 +220,6 @@ GUARANTEES = (
         True,
         cover_coefficients,
         N_DRAWS,
-        accepts_groups=False,
     ),
     Guarantee(
         CLASSIFIER,
@@ -229,7 +228,6 @@ GUARANTEES = (
         True,
         classify_noise,
         N_DRAWS,
-        accepts_groups=False,
     ),
     Guarantee(
         PANEL,
@@ -348,9 +346,7 @@ def evaluate_draw(
 def applies(guarantee: Guarantee, sample: Sample) -> bool:
     """Return whether the estimator accepts the data in the time available."""
     n, p = sample.X.shape
-    if sample.groups is not None and (
-        not guarantee.accepts_groups or np.unique(sample.groups).size < guarantee.min_groups
-    ):
+    if sample.groups is not None and np.unique(sample.groups).size < guarantee.min_groups:
         return False
     return n >= guarantee.min_rows and p <= guarantee.max_columns
 
@@ -517,7 +513,7 @@ def describe() -> str:
         f"outside of intervals of at most {MAX_MISSED:g} and a difference of at most 0, plus two "
         "standard errors, hold. Other cells are marked: w, a diagnostic warning is issued in at "
         f"least {MIN_WARNED:.0%} of the draws; [k], documented limitation k; bold, neither. Empty "
-        "cells do not apply: the estimator has no groups, or the data are too small or too large. "
+        "cells do not apply: the data have too few rows or groups, or too many columns. "
         f"Draws per cell: FDRPCA {N_NULL_DRAWS} (any) and {N_SHARED_DRAWS} (false), stability "
         f"{N_STABILITY_DRAWS}, others {N_DRAWS}; FDRPCA has fewer in five situations with long "
         "fits. "

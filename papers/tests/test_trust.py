@@ -228,12 +228,11 @@ def test_cells_record_errors_power_and_diagnostic_warnings():
     )
 
 
-def test_groups_are_not_withheld():
-    sample = draw("repeated measures, groups given")
-    assert trust.applies(GUARANTEES[0], sample)
-    regression = next(g for g in GUARANTEES if g.estimator == "SpinyRegressor")
-    assert not trust.applies(regression, sample)
-    assert trust.applies(regression, draw("repeated measures, groups not given"))
+def test_stability_selection_needs_groups_for_both_halves():
+    stability = next(g for g in GUARANTEES if g.estimator == "stability selection of FDRPCA")
+    assert trust.applies(stability, draw("repeated measures, groups given"))
+    assert not trust.applies(stability, draw("two laboratories, groups given"))
+    assert not trust.applies(stability, draw("12 rows"))
 
 
 def test_draws_do_not_depend_on_other_situations():
