@@ -263,7 +263,78 @@ class Limitation(NamedTuple):
     situations: tuple[str, ...]
 
 
-LIMITATIONS: tuple[Limitation, ...] = ()
+UNEQUAL_ROWS = (
+    "real columns, random signs",
+    "row scale lognormal, sigma 0.15",
+    "row scale lognormal, sigma 0.3",
+    "rows multivariate t, 5 degrees of freedom",
+    "rows multivariate t, 3 degrees of freedom",
+    "one row times 3",
+    "three rows times 5",
+    "one row times 30",
+    "a fifth of the rows times 3 in half of the columns",
+    "batches differ in noise, groups given",
+    "batches differ in noise, groups not given",
+    "two laboratories, groups given",
+    "two laboratories, groups not given",
+    "50,000 columns, row scale lognormal, sigma 0.15",
+)
+UNKNOWN_BATCHES = "batches shift columns, groups not given"
+DEPENDENT_ROWS = (
+    "a quarter of the rows duplicated",
+    "time series, AR(1) with correlation 0.7",
+    "repeated measures, groups not given",
+    "repeated measures in random order, groups not given",
+)
+
+LIMITATIONS = (
+    Limitation(
+        "docs/methods/fdrpca.md",
+        'With `null="exchangeable"`, uncorrelated columns then become significant.',
+        (EXCHANGEABLE,),
+        UNEQUAL_ROWS,
+    ),
+    Limitation(
+        "docs/limitations.md",
+        "The shift is shared variance, and `FDRPCA` selects these genes.",
+        (FDRPCA_NAME, EXCHANGEABLE, STABILITY),
+        (UNKNOWN_BATCHES,),
+    ),
+    Limitation(
+        "docs/limitations.md",
+        "It cannot detect repeated measures in random order: count the independent units "
+        "(patients, animals, plots), not the rows.",
+        (FDRPCA_NAME, EXCHANGEABLE, STABILITY),
+        ("repeated measures in random order, groups not given",),
+    ),
+    Limitation(
+        "docs/limitations.md",
+        "A factor that multiplies or censors the positive values of a row (dilution, dropout) "
+        "correlates all columns, and `FDRPCA` selects them.",
+        (FDRPCA_NAME, EXCHANGEABLE, STABILITY),
+        ("dropout by row",),
+    ),
+    Limitation(
+        "docs/methods/spinyregressor.md",
+        "The test is valid if rows are exchangeable, for columns and responses of any "
+        "distribution.",
+        (REGRESSOR,),
+        (*UNEQUAL_ROWS, *DEPENDENT_ROWS, UNKNOWN_BATCHES),
+    ),
+    Limitation(
+        "docs/methods/spinyclassifier.md",
+        "The log odds are linear in the variables, and rows are independent.",
+        (CLASSIFIER,),
+        (*DEPENDENT_ROWS, UNKNOWN_BATCHES),
+    ),
+    Limitation(
+        "docs/methods/panel.md",
+        "Differences between groups are not predicted, so that intervals cover fewer entries of "
+        "new rows if groups differ.",
+        (PANEL,),
+        ("batches shift columns, groups given", "repeated measures, groups given"),
+    ),
+)
 
 
 # --- cells
