@@ -361,17 +361,17 @@ SITUATIONS = (
     ),
     # distributions of columns
     Situation(
-        "counts of mean 0.03 beside Gaussian structure",
+        "counts of mean 0.03 alongside Gaussian structure",
         simulated(transform_columns(rare_counts(0.03), null_only=True)),
     ),
     Situation(
-        "counts of mean 0.1 beside Gaussian structure",
+        "counts of mean 0.1 alongside Gaussian structure",
         simulated(transform_columns(rare_counts(0.1), null_only=True)),
     ),
     Situation("lognormal columns, sigma 1", simulated(transform_columns(lognormal(1.0)))),
     Situation("lognormal columns, sigma 1.5", simulated(transform_columns(lognormal(1.5)))),
     Situation(
-        "lognormal columns, sigma 1.5, beside Gaussian structure",
+        "lognormal columns, sigma 1.5, alongside Gaussian structure",
         simulated(transform_columns(lognormal(1.5), null_only=True)),
     ),
     Situation("t columns, 2 degrees of freedom", simulated(transform_columns(student))),

@@ -83,7 +83,7 @@ def test_distorted_rows():
 
 
 def test_distorted_columns():
-    X, truth, *_ = draw("counts of mean 0.03 beside Gaussian structure")
+    X, truth, *_ = draw("counts of mean 0.03 alongside Gaussian structure")
     assert X[:, ~truth].mean() == pytest.approx(0.03, abs=0.01)
     assert np.unique(X[:, truth]).size > 1000
     logs = np.log(draw("lognormal columns, sigma 1.5", shared=False).X)
