@@ -60,12 +60,12 @@ def test_security_page_states_the_limits_of_the_code():
     from prosparse.tables import base, limited_process
 
     page = " ".join((Path(__file__).parents[1] / "SECURITY.md").read_text("utf-8").split())
-    assert limited_process.BYTES_PER_SECOND == 1e6  # "one more for each MB"
+    assert limited_process.BYTES_PER_SECOND == 1e6  # "one second for each MB"
     assert limited_process.MAX_OUTPUT == 0.25
     memory = limited_process.MIN_MEMORY / 2**30
     for printed in (
-        f"{memory:.0f} GiB and {limited_process.MEMORY_PER_BYTE} bytes for each byte",
-        f"{limited_process.MIN_SECONDS:.0f} seconds and one more for each MB",
+        f"{memory:.0f} GiB of memory plus {limited_process.MEMORY_PER_BYTE} bytes for each byte",
+        f"{limited_process.MIN_SECONDS:.0f} seconds plus one second for each MB",
         "at most a quarter of the memory limit",
         f"{base.MAX_EXPANSION} times their size (and over {base.MAX_UNPACKED / 2**20:.0f} MiB",
     ):

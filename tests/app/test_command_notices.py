@@ -131,6 +131,7 @@ def test_missing_drop_in_a_wide_table(inside, rng):
 REFUSED = {
     "counts": None,
     "fdr": "2",
+    "null": "normal",
     "min-communality": "-1",
     "variables": "999",
     "penalty": "bik",
@@ -226,7 +227,8 @@ def test_report_of_a_folder_is_reproduced(inside):
     assert refused.exit_code == 1
     assert "contains no model.prosparse" in refused.stderr
     (inside / "found" / "scores.csv").write_text("row,a,b,c,d\n1,2,3,4,5,6,7\n")
-    assert "must have 3 components" in run(app, ["report", "found"]).stderr
+    d = load(inside / "found" / "model.prosparse").n_components_
+    assert f"must have {d} components" in run(app, ["report", "found"]).stderr
 
 
 def test_report_uses_given_read_options(inside):

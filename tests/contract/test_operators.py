@@ -328,6 +328,18 @@ def test_weighted_operator(weighted, rng, monkeypatch):
     close(product, Z.T @ (Z @ F))
 
 
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_sums_of_squares_within_groups_do_not_cancel(make, rng):
+    """Differences between groups are much larger than those within; one column has none."""
+    groups = row_groups(np.arange(40) % 4, 40)
+    X = rng.standard_normal((40, 3)) * [1.0, 1e-7, 0.0] + (np.arange(40) % 4)[:, None]
+    op, _ = standardise(make(X), True)
+    within = groups.centre(expected(X, True))
+    found = np.asarray(groups.centre_operator(op).column_squares())
+    np.testing.assert_allclose(found[:2], np.sum(within**2, axis=0)[:2], rtol=1e-6)
+    assert found[2] < 1e-25
+
+
 def test_centring_within_groups_keeps_a_matrix_sparse(rng, monkeypatch):
     X = sparse.random_array((300, 50), density=0.05, rng=rng, format="csr")
     codes = np.arange(300) % 4

@@ -315,6 +315,7 @@ def test_statistic_is_zero_without_selected_variables():
         pytest.param(True, id="signal"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::prosparse.OutlyingRowsWarning")
 def test_three_noisy_rows(informative):
     """Only random signs reveal that a test of exchangeable rows mistakes noisy rows for signal."""
     rng = np.random.default_rng(0)

@@ -12,6 +12,8 @@ from .operators.base import Operator
 
 # Kinds of NumPy dtypes that labels keep; labels of all other dtypes become strings.
 LABEL_TYPES = "biufcSUMm"
+# Proportion of a sum of squares within groups below which the difference of sums has lost digits.
+_MIN_WITHIN = 1e-4
 
 
 class RowGroups(NamedTuple):
@@ -38,6 +40,10 @@ class RowGroups(NamedTuple):
         like = op.column_squares()
         centred = op.shifted(self._indicators(op), from_numpy(means, like, op.dtype))
         within = np.maximum(squares - self.sizes @ means**2, 0.0)
+        cancelled = np.flatnonzero(within < _MIN_WITHIN * squares)
+        if cancelled.size:
+            summed = centred.take_columns(cancelled).column_squares()
+            within[cancelled] = to_numpy(summed).astype(float)
         centred.remember_column_squares(within)
         return centred
 

