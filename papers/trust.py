@@ -280,6 +280,7 @@ UNEQUAL_ROWS = (
     "50,000 columns, row scale lognormal, sigma 0.15",
 )
 UNKNOWN_BATCHES = "batches shift columns, groups not given"
+DROPOUT = "dropout by row"
 DEPENDENT_ROWS = (
     "a quarter of the rows duplicated",
     "time series, AR(1) with correlation 0.7",
@@ -312,20 +313,34 @@ LIMITATIONS = (
         "A factor that multiplies or censors the positive values of a row (dilution, dropout) "
         "correlates all columns, and `FDRPCA` selects them.",
         (FDRPCA_NAME, EXCHANGEABLE, STABILITY),
-        ("dropout by row",),
+        (DROPOUT,),
     ),
     Limitation(
         "docs/methods/spinyregressor.md",
-        "The test is valid if rows are exchangeable, for columns and responses of any "
-        "distribution.",
+        "If the scale, the batch or the dropout rate of a row affects both, they are dependent, "
+        "and variables without an effect are selected",
         (REGRESSOR,),
-        (*UNEQUAL_ROWS, *DEPENDENT_ROWS, UNKNOWN_BATCHES),
+        (*UNEQUAL_ROWS, UNKNOWN_BATCHES, DROPOUT),
+    ),
+    Limitation(
+        "docs/methods/spinyregressor.md",
+        "The test is valid if rows are exchangeable, for columns and responses of any distribution. "
+        "Rows of a time series are not.",
+        (REGRESSOR,),
+        DEPENDENT_ROWS,
+    ),
+    Limitation(
+        "docs/methods/spinyclassifier.md",
+        "If the batch or the dropout rate of a row affects both, they are dependent, and variables "
+        "without an effect are selected",
+        (CLASSIFIER,),
+        (UNKNOWN_BATCHES, DROPOUT),
     ),
     Limitation(
         "docs/methods/spinyclassifier.md",
         "The log odds are linear in the variables, and rows are independent.",
         (CLASSIFIER,),
-        (*DEPENDENT_ROWS, UNKNOWN_BATCHES),
+        DEPENDENT_ROWS,
     ),
     Limitation(
         "docs/methods/panel.md",
