@@ -324,8 +324,8 @@ LIMITATIONS = (
     ),
     Limitation(
         "docs/methods/spinyregressor.md",
-        "The test is valid if rows are exchangeable, for columns and responses of any distribution. "
-        "Rows of a time series are not.",
+        "The test is valid if rows are exchangeable, for columns and responses of any "
+        "distribution. Rows of a time series are not.",
         (REGRESSOR,),
         DEPENDENT_ROWS,
     ),
