@@ -49,7 +49,6 @@ MAX_RATE = 0.06  # maximum error rate at a nominal rate of 0.05
 MAX_MISSED = 0.08  # maximum proportion outside 95 % intervals, as in E22
 MIN_WARNED = 0.9  # proportion of draws with a warning in a cell that "warns"
 MAX_FALSE_ALARMS = 0.1  # maximum proportion of draws of Gaussian data with a diagnostic warning
-NORMAL_QUANTILE = 1.96  # standard deviations of a 95 % interval
 N_EFFECTS = 5  # number of nonzero coefficients of a regression
 N_SUBSAMPLES = 10  # number of halves in stability selection
 PANEL_SIZE = 10
@@ -172,12 +171,12 @@ def cover_unmeasured(sample: Sample, rng: np.random.Generator) -> Outcome:
     model.fit(sample.X[train], groups=groups)
     inside = model.support_
     totals = sample.X[test].sum(axis=1) if sample.counts else None
-    mean, std = model.predict_unmeasured(
-        sample.X[np.ix_(test, inside)], return_std=True, totals=totals
+    _, low, high = model.predict_unmeasured(
+        sample.X[np.ix_(test, inside)], return_interval=True, totals=totals
     )
     varying = (sample.X[train].std(axis=0) > 0.0)[~inside]
-    error = np.abs(sample.X[np.ix_(test, ~inside)] - mean)
-    return Outcome(float(np.mean((error > NORMAL_QUANTILE * std)[:, varying])))
+    new = sample.X[np.ix_(test, ~inside)]
+    return Outcome(float(np.mean(((new < low) | (new > high))[:, varying])))
 
 
 def bound_stable(sample: Sample, rng: np.random.Generator) -> Outcome:
