@@ -280,6 +280,7 @@ UNEQUAL_ROWS = (
 )
 UNKNOWN_BATCHES = "batches shift columns, groups not given"
 DROPOUT = "dropout by row"
+UNEQUAL_DEPTH = "counts of unequal depth, counts=True"
 DEPENDENT_ROWS = (
     "a quarter of the rows duplicated",
     "time series, AR(1) with correlation 0.7",
@@ -319,7 +320,7 @@ LIMITATIONS = (
         "If the scale, the batch or the dropout rate of a row affects both, they are dependent, "
         "and variables without an effect are selected",
         (REGRESSOR,),
-        (*UNEQUAL_ROWS, UNKNOWN_BATCHES, DROPOUT),
+        (*UNEQUAL_ROWS, UNKNOWN_BATCHES, DROPOUT, UNEQUAL_DEPTH),
     ),
     Limitation(
         "docs/methods/spinyregressor.md",
@@ -329,11 +330,18 @@ LIMITATIONS = (
         DEPENDENT_ROWS,
     ),
     Limitation(
+        "docs/methods/spinyregressor.md",
+        "The model assumes that the response is linear in the variables, rows are independent, and "
+        "the noise has a Gaussian or Student's t distribution.",
+        (REGRESSOR,),
+        ("counts of mean 0.03 alongside Gaussian structure",),
+    ),
+    Limitation(
         "docs/methods/spinyclassifier.md",
-        "If the batch or the dropout rate of a row affects both, they are dependent, and variables "
-        "without an effect are selected",
+        "If the scale, the batch or the dropout rate of a row affects both, they are dependent, "
+        "and variables without an effect are selected",
         (CLASSIFIER,),
-        (UNKNOWN_BATCHES, DROPOUT),
+        (UNKNOWN_BATCHES, DROPOUT, UNEQUAL_DEPTH),
     ),
     Limitation(
         "docs/methods/spinyclassifier.md",
