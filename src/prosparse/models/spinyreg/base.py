@@ -179,7 +179,7 @@ class SpinyBase(VariableSelector):
 
         Returns
         -------
-        ndarray of the shape of coef_, with an additional last axis of length 2
+        ndarray of shape (n_features, 2) or (n_targets, n_features, 2)
             Lower and upper ends of the intervals.
         """
         check_is_fitted(self)
