@@ -32,6 +32,14 @@ class Claim(NamedTuple):
     note: str = ""  # evidence for or against the claim
 
 
+class PageTable(NamedTuple):
+    """A table that the page shows instead of the rows."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
 class Result(NamedTuple):
     """Output of one experiment."""
 
@@ -40,6 +48,7 @@ class Result(NamedTuple):
     figures: list[Path]
     seeds: str  # for example "0 to 49", "0" or "none (deterministic)"
     remarks: str = ""  # differences from the paper
+    tables: tuple[PageTable, ...] = ()  # shown instead of the rows, which stay in the record
 
 
 class Experiment(NamedTuple):

@@ -42,7 +42,7 @@ def run(name: str, quick: bool, data: Data, output: Path) -> dict[str, Any]:
 
 
 def record_of(name: str, result: Result, quick: bool, seconds: float) -> dict[str, Any]:
-    return {
+    record = {
         "name": name,
         "quick": quick,
         "seconds": round(seconds, 1),
@@ -52,6 +52,12 @@ def record_of(name: str, result: Result, quick: bool, seconds: float) -> dict[st
         "claims": [claim._asdict() for claim in result.claims],
         "figures": [path.name for path in result.figures],
     }
+    if result.tables:
+        record["tables"] = [
+            {"title": title, "header": list(header), "rows": [list(row) for row in rows]}
+            for title, header, rows in result.tables
+        ]
+    return record
 
 
 def _plain(row: Row) -> dict[str, Any]:
@@ -98,12 +104,25 @@ def section(record: dict[str, Any]) -> str:
         for claim in record["claims"]:
             verdict = "yes" if claim["holds"] else "**no**"
             lines.append(f"| {claim['text']} | {verdict} | {claim['note']} |")
-    lines += ["", "| quantity | prosparse | published | difference | note |"]
-    lines += ["|---|---:|---:|---:|---|"]
-    lines += ["| " + " | ".join(cells(row)) + " |" for row in record["rows"]]
+    for table in record.get("tables", [_table_of_rows(record)]):
+        if table["title"]:
+            lines += ["", f"## {table['title']}"]
+        rules = table.get("rules", ["---"] * len(table["header"]))
+        lines += ["", f"| {' | '.join(table['header'])} |", f"|{'|'.join(rules)}|"]
+        lines += [f"| {' | '.join(row)} |" for row in table["rows"]]
     for figure in record["figures"]:
         lines += ["", f"![{entry.title}]({figure})"]
     return "\n".join(lines) + "\n"
+
+
+def _table_of_rows(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the table of results and published values."""
+    return {
+        "title": "",
+        "header": ["quantity", "prosparse", "published", "difference", "note"],
+        "rules": ["---", "---:", "---:", "---:", "---"],
+        "rows": [cells(row) for row in record["rows"]],
+    }
 
 
 def write_pages(folder: Path) -> Path:

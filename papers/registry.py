@@ -19,6 +19,8 @@ MODULES = (
     "panels",  # E19 and E20
     "certified",  # E21
     "regression_grid",  # E22
+    "trust",  # E23
+    "tests_of_variables",  # E24
 )
 
 

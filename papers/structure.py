@@ -78,11 +78,16 @@ def score_selection(truth: Array, selected: Array) -> Score:
     return Score(float(support_f_score(truth, selected)), fdp)
 
 
-def apply_method(method: str, X: Array) -> Array:
-    """Return the mask of the variables selected by a method, without its warnings."""
+def without_warnings(select: Callable[[Any], Array], X: Any) -> Array:
+    """Return the mask of the variables that a function selects, without its warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return np.asarray(METHODS[method](X))
+        return np.asarray(select(X))
+
+
+def apply_method(method: str, X: Array) -> Array:
+    """Return the mask of the variables selected by a method, without its warnings."""
+    return without_warnings(METHODS[method], X)
 
 
 # --- E17

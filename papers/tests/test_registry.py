@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from papers import records
-from papers.base import Claim, Result, Row, mean_row
+from papers.base import Claim, PageTable, Result, Row, mean_row
 from papers.data import SOURCES, Data
 from papers.registry import UnknownExperimentError, experiment, experiments
 
@@ -81,6 +81,17 @@ def test_page_shows_results_and_published_values(tmp_path):
     assert "Quick run" in page
     assert "![Introductory example (Fig. 1)](plot.png)" in page
     assert "Seeds: 0 to 2. Run time: 1.2 s." in page
+
+
+def test_page_shows_tables_instead_of_rows(tmp_path):
+    table = PageTable("A title", ("situation", "rate"), [("Gaussian", "0.05"), ("outliers", "0.3")])
+    result = Result([Row("some rate", 0.05)], [], [], "0", "", (table,))
+    record = records.record_of("E1", result, False, 1.0)
+    assert json.loads(json.dumps(record)) == record
+    page = records.section(record)
+    assert "## A title\n\n| situation | rate |\n|---|---|\n| Gaussian | 0.05 |\n" in page
+    assert "some rate" not in page
+    assert record["rows"][0]["quantity"] == "some rate"
 
 
 @pytest.mark.parametrize(
