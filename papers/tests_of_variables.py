@@ -252,24 +252,22 @@ def make_claims(
             f"largest {ours[largest].false.mean():.3f}, {largest}",
         )
     ]
-    for prefix, text in (("E17", "E17"), ("jackstraw", "jackstraw's vignette and help page")):
-        titles = [title for title in published if title.startswith(prefix)]
-        differences = {
-            title: ours[title].power.mean() + 2.0 * _error(ours[title].power) - published[title][0]
-            for title in titles
-        }
-        claims.append(
-            Claim(
-                f"{text}: the power of FDRPCA is at least that of jackstraw with the number of "
-                "components given, with two standard errors allowed",
-                bool(min(differences.values()) >= 0.0),
-                "; ".join(
-                    f"{title} {ours[title].power.mean():.3f} compared with "
-                    f"{published[title][0]:.3f}"
-                    for title in titles
-                ),
-            )
+    titles = [title for title in published if title.startswith("E17")]
+    differences = {
+        title: ours[title].power.mean() + 2.0 * _error(ours[title].power) - published[title][0]
+        for title in titles
+    }
+    claims.append(
+        Claim(
+            "E17: the power of FDRPCA is at least that of jackstraw with the number of components "
+            "given, with two standard errors allowed",
+            bool(min(differences.values()) >= 0.0),
+            "; ".join(
+                f"{title} {ours[title].power.mean():.3f} compared with {published[title][0]:.3f}"
+                for title in titles
+            ),
         )
+    )
     for other in ("permV", "largest correlation"):
         pairs = {
             title: float(by_method["FDRPCA"].F.mean() - by_method[other].F.mean())
@@ -302,7 +300,9 @@ def describe() -> str:
         f"exceed the observed value. On real columns it is given {N_REAL_COMPONENTS} components. "
         "FDRPCA and the largest correlation are given nothing. All use Benjamini-Hochberg at "
         f"{RATE:g}. Real columns: the columns of largest variance among permuted other columns, as "
-        "in E18."
+        "in E18. Limitation: with 20 rows and one component (vignette, help page), jackstraw has "
+        "more power than FDRPCA, which is not given the number of components and allows rows of "
+        "unequal noise."
     )
 
 
