@@ -6,6 +6,7 @@ import functools
 import html
 import importlib
 import json
+import math
 import runpy
 import shutil
 import subprocess
@@ -631,7 +632,8 @@ def test_script_reproduces_the_selection(inside, options, capsys):
     assert sorted(ast.literal_eval(names)) == sorted(printed["selected"])
 
 
-def test_diagnostics_and_script_of_a_regression(inside, capsys):
+def test_diagnostics_and_script_of_a_regression(inside, capsys, monkeypatch):
+    monkeypatch.setattr("prosparse.app.diagnostics.MAX_SECONDS", math.inf)
     path = sheet(inside / "t.csv", label=False, decimal=".", separator=",")
     real = int(np.argmax(DATA.support))  # correlated with others
     arguments = ["regress", path, "--response", NAMES[real], "--stability", "4", "--json"]
