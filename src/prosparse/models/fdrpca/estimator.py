@@ -26,8 +26,9 @@ from ...errors import (
     plural,
     warn,
 )
-from ...structure import StandardisedData, equalise_rows, estimate_row_scale
-from .._base import SparseProjection, check_varying
+from ...structure import MIN_DOF, StandardisedData, equalise_rows, estimate_row_scale
+from .._base import check_varying
+from .._covariates import AdjustedProjection, row_design
 from .model import Options, Solution, solve
 from .pearson_residuals import (
     CountModel,
@@ -39,7 +40,6 @@ from .pearson_residuals import (
 )
 from .row_diagnostics import (
     adjacent_row_correlation,
-    check_groups,
     count_duplicates,
     influential_rows,
     list_rows,
@@ -50,7 +50,7 @@ from .row_diagnostics import (
 Null = Literal["robust", "exchangeable"]
 
 
-class FDRPCA(SparseProjection):
+class FDRPCA(AdjustedProjection):
     """PCA on variables selected with false discovery rate control.
 
     Each variable is tested for association with the leading principal components of the remaining
@@ -226,7 +226,14 @@ class FDRPCA(SparseProjection):
         self.rank_transform = rank_transform
         self.counts = counts
 
-    def fit(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Table,
+        y: object = None,
+        *,
+        groups: ArrayLike | None = None,
+        covariates: object = None,
+    ) -> Self:
         """Select the variables with shared variance and fit their components.
 
         Parameters
@@ -238,6 +245,10 @@ class FDRPCA(SparseProjection):
         groups : array-like of shape (n_samples,) or None, default=None
             Group labels of the rows (donors, batches, repeated measures). Columns are centred
             within groups, which removes differences between groups.
+        covariates : DataFrame or array-like of shape (n_samples, n_covariates) or None
+            Known variables of the rows, such as age, sex and batch. Variables are tested, and
+            components fitted, beyond what the covariates explain of them. Categorical, string and
+            boolean columns are coded by indicators of their levels.
 
         Returns
         -------
@@ -246,10 +257,13 @@ class FDRPCA(SparseProjection):
         """
         with self._fitting():
             table = self._validate(X, reset=True)
-            rows = check_groups(groups, table.shape[0])
+            self._check_n_rows(table.shape[0])
+            design = row_design(groups, covariates, table.shape[0], MIN_DOF)
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
             check_varying(op, columns)
-            data = StandardisedData(op if rows is None else rows.centre_operator(op), rows)
+            adjusted = self._adjust(op, columns, design)
+            op, columns = adjusted.op, adjusted.columns
+            data = StandardisedData(adjusted.residuals, design.adjustment)
             tested = self._tested_data(table, columns, op, data)
             rounding = np.zeros(data.p) if self.counts else _rounding_squares(table, columns, op)
             solution = solve(tested, data, rounding, self._options())
@@ -261,6 +275,13 @@ class FDRPCA(SparseProjection):
         return self
 
     # --- from parameters to the problem
+
+    def _check_n_rows(self, n: int) -> None:
+        if n - 1 < MIN_DOF:
+            raise InputError(
+                f"X has too few rows to test for shared variance (n_samples={n}); at least "
+                f"{MIN_DOF + 1} are required."
+            )
 
     def _options(self) -> Options:
         return Options(
@@ -301,9 +322,9 @@ class FDRPCA(SparseProjection):
         op.remember_column_squares(from_numpy(np.full(op.shape[1], float(op.shape[0])), like))
         return op, columns
 
-    def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
+    def _unadjusted_operator(self, X: TableLike, columns: np.ndarray | None) -> Operator:
         if not hasattr(self, "count_weights_"):
-            return super()._operator_of(X, columns)
+            return super()._unadjusted_operator(X, columns)
         row_totals(X)
         null = CountModel(
             *(
@@ -323,12 +344,12 @@ class FDRPCA(SparseProjection):
         if self.rank_transform:
             op = self._normal_scores(table, columns)
         if self.null == "robust":
-            equalised = equalise_rows(op, data.groups)
+            equalised = equalise_rows(op, data.adjustment)
             self.row_scale_ = equalised.row_scale
-            return StandardisedData(equalised.op, data.groups)
-        self.row_scale_ = estimate_row_scale(op, data.groups)
+            return StandardisedData(equalised.op, equalised.adjustment)
+        self.row_scale_ = estimate_row_scale(op, data.adjustment)
         if self.rank_transform:
-            return StandardisedData(data.groups.centre_operator(op), data.groups)
+            return StandardisedData(data.adjustment.adjust_operator(op), data.adjustment)
         return data
 
     def _normal_scores(self, table: Table, columns: Columns) -> Operator:
