@@ -7,6 +7,7 @@ indicator for each level but the first.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ class CovariateCoding(NamedTuple):
         """Coded columns of each covariate."""
         widths = [1 if levels is None else len(levels) - 1 for levels in self.levels]
         ends = np.cumsum([0, *widths])
-        return [slice(start, stop) for start, stop in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(start, stop) for start, stop in pairwise(ends.tolist())]
 
     @property
     def column_names(self) -> list[str]:

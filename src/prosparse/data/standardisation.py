@@ -24,7 +24,8 @@ class AdjustedColumns(NamedTuple):
     op: Operator  # before the adjustment
     residuals: Operator  # residuals of unit variance
     columns: Columns  # `scale` contains the standard deviations of the residuals
-    r2: np.ndarray  # (n_varying,) proportion of the variance that the covariates explain
+    # Proportion of the variance within groups that the covariates explain, also of dropped columns.
+    r2: np.ndarray
 
 
 def standardise(
@@ -74,7 +75,7 @@ def adjust_columns(op: Operator, columns: Columns, adjustment: RowAdjustment) ->
     varying[positions] = True
     scale = to_numpy(columns.scale).astype(float).copy()
     scale[positions] *= deviation
-    r2 = np.clip(1.0 - after[kept] / within[kept], 0.0, 1.0)
+    r2 = np.clip(1.0 - after / np.maximum(within, _MIN_RESIDUAL_VARIANCE * before), 0.0, 1.0)
     adjusted = columns._replace(scale=columns.numbers(scale), varying=columns.values(varying))
     return AdjustedColumns(op, residuals, adjusted, r2)
 

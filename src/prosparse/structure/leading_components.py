@@ -11,7 +11,6 @@ covariates (`RowAdjustment`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np

@@ -12,9 +12,9 @@ may then have unequal noise. With M = sum_a y_a^2 u_a u_a', the covariance matri
 
     E[R2(d)] = tr M(d),    Var[R2(d)] = 2 (|M(d)|_F^2 - sum_a h_a(d)^2 y_a^4),
 
-where M(d) is the leading d x d block. In the residuals given groups and covariates, y_a^2 is smaller
-by the factor one minus the leverage of row a in their design (1/g in a group of g rows), for which
-it is corrected (`RowAdjustment`).
+where M(d) is the leading d x d block. In residuals given groups and covariates, y_a^2 is smaller by
+the factor 1 - h'_a with the leverage h'_a of row a in their design (1/g in a group of g rows), for
+which it is corrected (`RowAdjustment`).
 
 The variance of U'y that M estimates contains the variance that U explains, if there is any. With
 few rows this costs much power. There y_a is replaced by its residual e_a / (1 - h_a) given the

@@ -68,18 +68,19 @@ def test_fitted_attributes_are_consistent(fitted):
 
 @pytest.mark.parametrize("null", ["robust", "exchangeable"])
 def test_communality_is_the_r2_with_the_other_selected_columns(fitted, null):
-    """The robust test divides rows by their scale."""
+    """The robust test divides rows, and the intercept, by the scales of the rows."""
     X = fitted[0]
     model = FDRPCA(null=null).fit(X)
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     if null == "robust":
-        Z = Z / model.row_scale_[:, None]
-        Z -= Z.mean(axis=0)
+        Z, weights = Z / model.row_scale_[:, None], 1.0 / model.row_scale_
+        Z -= np.outer(weights, weights @ Z) / (weights @ weights)
+    unit = Z / np.linalg.norm(Z, axis=0)
     for j in range(60):
         others = model.support_.copy()
         others[j] = False
-        U = np.linalg.svd(Z[:, others] / Z[:, others].std(axis=0), full_matrices=False)[0]
-        R2 = np.sum((U[:, : model.n_components_].T @ Z[:, j]) ** 2) / np.sum(Z[:, j] ** 2)
+        U = np.linalg.svd(unit[:, others], full_matrices=False)[0]
+        R2 = np.sum((U[:, : model.n_components_].T @ unit[:, j]) ** 2)
         assert model.communality_[j] == pytest.approx(R2, abs=1e-9)
 
 
