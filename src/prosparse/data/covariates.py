@@ -6,7 +6,7 @@ indicator for each level but the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -14,7 +14,8 @@ import numpy as np
 
 from ..errors import ParameterError, plural
 from .containers import container_of
-from .row_groups import is_missing
+from .row_adjustment import RowAdjustment
+from .row_groups import is_missing, row_groups, single_group
 
 _MAX_LISTED = 5  # levels and names that a message lists
 
@@ -81,6 +82,41 @@ class CovariateCoding(NamedTuple):
         ]
 
 
+class RowDesign(NamedTuple):
+    """Groups and covariates of the rows of a fit."""
+
+    adjustment: RowAdjustment
+    coding: CovariateCoding | None  # None without covariates
+    mean: np.ndarray  # (k,) of the coded covariates
+    scale: np.ndarray  # (k,) by which the adjustment divides the coded covariates
+
+
+def row_design(groups: Any, covariates: Any, n: int) -> RowDesign:
+    """Read the groups and the covariates of n rows; either may be None."""
+    rows = row_groups(groups, n)
+    rows = single_group(n) if rows is None else rows
+    if covariates is None:
+        return RowDesign(RowAdjustment(rows), None, np.zeros(0), np.zeros(0))
+    values = read_covariates(covariates, n)
+    coding = coding_of(values)
+    coded = coding.encode(values)
+    mean, deviation = np.mean(coded, axis=0), np.std(coded, axis=0)
+    # Indicators remain zeros and ones, which products with sparse data exploit.
+    is_number = np.zeros(mean.size, dtype=bool)
+    for block, levels in zip(coding.blocks, coding.levels, strict=True):
+        is_number[block] = levels is None
+    scale = np.where(is_number & (deviation > 0.0), deviation, 1.0)
+    adjustment = RowAdjustment(rows, (coded - np.where(is_number, mean, 0.0)) / scale)
+    return RowDesign(adjustment, coding, mean, scale)
+
+
+def take_rows(covariates: Any, n: int, rows: np.ndarray) -> dict[str, np.ndarray] | None:
+    """Select rows of covariates; the result is a dictionary of columns."""
+    if covariates is None:
+        return None
+    return {name: values[rows] for name, values, _ in read_covariates(covariates, n)}
+
+
 def coding_of(covariates: Sequence[Covariate]) -> CovariateCoding:
     """Return the coding of the covariates of a fit."""
     return CovariateCoding(
@@ -90,7 +126,7 @@ def coding_of(covariates: Sequence[Covariate]) -> CovariateCoding:
 
 
 def read_covariates(covariates: Any, n: int) -> list[Covariate]:
-    """Read the covariates of n rows from a DataFrame, a Series or an array.
+    """Read the covariates of n rows from a DataFrame, a dictionary, a Series or an array.
 
     Raises
     ------
@@ -128,6 +164,8 @@ def _split_columns(covariates: Any) -> list[tuple[str, Any]]:
 
 def _column_names(covariates: Any) -> list[Any] | None:
     """Return the names of the columns of a DataFrame; None for arrays and Series."""
+    if isinstance(covariates, Mapping):
+        return list(covariates)
     if np.ndim(covariates) == 1 and not hasattr(covariates, "columns"):
         return None
     return container_of(covariates).column_names(covariates)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from ..data import Columns, Operator
 from ..data.arrays import Array, TableLike, as_like, from_numpy, to_numpy
-from ..data.covariates import CovariateCoding, coding_of, read_covariates
+from ..data.covariates import CovariateCoding, RowDesign, row_design
 from ..data.row_adjustment import RowAdjustment
-from ..data.row_groups import row_groups, single_group
 from ..data.standardisation import AdjustedColumns, adjust_columns
 from ..errors import CovariatesWarning, ParameterError, plural, warn
 from ._base import SparseProjection
@@ -23,39 +22,21 @@ _NEARLY_COLLINEAR = 0.02
 _MIN_FREE = 1 / 3
 
 
-class RowDesign(NamedTuple):
-    """Groups and covariates of the rows of a fit."""
+def check_design(groups: Any, covariates: Any, n: int, min_dof: int) -> RowDesign:
+    """Read the groups and the covariates of the n rows of a fit.
 
-    adjustment: RowAdjustment
-    coding: CovariateCoding | None  # None without covariates
-    mean: np.ndarray  # (k,) of the coded covariates
-    scale: np.ndarray  # (k,) by which the adjustment divides the coded covariates
-
-
-def row_design(groups: Any, covariates: Any, n: int, min_dof: int) -> RowDesign:
-    """Read the groups and the covariates of n rows, which leave at least ``min_dof`` free."""
-    rows = row_groups(groups, n)
-    if rows is not None and n - rows.sizes.size < min_dof:
+    They must leave at least ``min_dof`` degrees of freedom.
+    """
+    design = row_design(groups, covariates, n)
+    n_groups = design.adjustment.groups.sizes.size
+    if groups is not None and n - n_groups < min_dof:
         raise ParameterError(
-            f"`groups` has {rows.sizes.size} labels for {n} rows. Rows are compared within "
-            f"groups: at least {min_dof} more rows than groups are required."
+            f"`groups` has {n_groups} labels for {n} rows. Rows are compared within groups: at "
+            f"least {min_dof} more rows than groups are required."
         )
-    rows = single_group(n) if rows is None else rows
-    if covariates is None:
-        return RowDesign(RowAdjustment(rows), None, np.zeros(0), np.zeros(0))
-    values = read_covariates(covariates, n)
-    coding = coding_of(values)
-    coded = coding.encode(values)
-    mean, deviation = np.mean(coded, axis=0), np.std(coded, axis=0)
-    # Indicators stay zeros and ones, which products with sparse data exploit.
-    is_number = np.concatenate(
-        [np.full(b.stop - b.start, v is None) for b, v in zip(coding.blocks, coding.levels)]
-    ).astype(bool)
-    scale = np.where(is_number & (deviation > 0.0), deviation, 1.0)
-    adjustment = RowAdjustment(rows, (coded - np.where(is_number, mean, 0.0)) / scale)
-    design = RowDesign(adjustment, coding, mean, scale)
-    _check_degrees_of_freedom(design, min_dof)
-    _warn_about_collinearity(design, coding, groups is not None)
+    if design.coding is not None:
+        _check_degrees_of_freedom(design, min_dof)
+        _warn_about_collinearity(design, design.coding, groups is not None)
     return design
 
 
@@ -76,7 +57,8 @@ def _check_degrees_of_freedom(design: RowDesign, min_dof: int) -> None:
 def _warn_about_collinearity(design: RowDesign, coding: CovariateCoding, has_groups: bool) -> None:
     """Warn about covariates that groups and the covariates before them (nearly) determine."""
     coded, groups = design.adjustment.covariates, design.adjustment.groups
-    determined, nearly = [], []
+    determined: list[str] = []
+    nearly: list[str] = []
     for name, block in zip(coding.names, coding.blocks, strict=True):
         columns = coded[:, block]
         before = np.sum((columns - columns.mean(axis=0)) ** 2, axis=0)
@@ -107,7 +89,8 @@ def _warn_about_collinearity(design: RowDesign, coding: CovariateCoding, has_gro
 class AdjustedProjection(SparseProjection):
     """Base class of projections that adjust the rows for groups and covariates.
 
-    ``fit`` reads a `row_design` and passes the standardised columns to `_adjust`.
+    ``fit`` reads the groups and covariates by `check_design`, and passes the standardised columns
+    to `_adjust`.
     """
 
     _variable_attributes: tuple[tuple[str, str], ...] = (("covariate_r2", "covariate_r2_"),)

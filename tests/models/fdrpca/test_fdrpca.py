@@ -23,7 +23,7 @@ from prosparse import (
     save,
 )
 from prosparse.datasets import make_globally_sparse
-from prosparse.models._covariates import row_design
+from prosparse.models._covariates import check_design
 
 
 @pytest.fixture(scope="module")
@@ -407,9 +407,9 @@ def test_columns_constant_within_groups():
 
 def test_invalid_groups():
     with pytest.raises(ParameterError, match="one label for each"):
-        row_design([1, 2], None, 10, 4)
+        check_design([1, 2], None, 10, 4)
     with pytest.raises(ParameterError, match="10 labels for 10 rows"):
-        row_design(np.arange(10), None, 10, 4)
+        check_design(np.arange(10), None, 10, 4)
 
 
 @pytest.mark.parametrize(
@@ -425,11 +425,11 @@ def test_invalid_groups():
 )
 def test_groups_with_missing_labels(labels):
     with pytest.raises(ParameterError, match="5 of 10 labels are missing"):
-        row_design(labels, None, 10, 4)
+        check_design(labels, None, 10, 4)
 
 
 def test_labels_of_several_types():
-    design = row_design(np.array([1, "a"] * 5, dtype=object), None, 10, 4)
+    design = check_design(np.array([1, "a"] * 5, dtype=object), None, 10, 4)
     np.testing.assert_array_equal(design.adjustment.groups.codes, [0, 1] * 5)
 
 

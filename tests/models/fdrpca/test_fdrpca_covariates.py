@@ -169,7 +169,7 @@ def test_columns_that_covariates_determine_are_constant(sample):
 
 @pytest.mark.filterwarnings("ignore::prosparse.OutlyingRowsWarning")
 def test_degrees_of_freedom(sample):
-    X, covariates, _ = sample
+    X = sample[0]
     levels = np.array([f"b{k}" for k in range(60)] * 2)
     with pytest.warns(CovariatesWarning, match="59 coded columns for 80 rows and leaves 20"):
         FDRPCA(1).fit(X[:80], covariates=levels[:80])

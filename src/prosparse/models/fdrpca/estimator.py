@@ -28,7 +28,7 @@ from ...errors import (
 )
 from ...structure import MIN_DOF, StandardisedData, equalise_rows, estimate_row_scale
 from .._base import check_varying
-from .._covariates import AdjustedProjection, row_design
+from .._covariates import AdjustedProjection, check_design
 from .model import Options, Solution, solve
 from .pearson_residuals import (
     CountModel,
@@ -258,7 +258,7 @@ class FDRPCA(AdjustedProjection):
         with self._fitting():
             table = self._validate(X, reset=True)
             self._check_n_rows(table.shape[0])
-            design = row_design(groups, covariates, table.shape[0], MIN_DOF)
+            design = check_design(groups, covariates, table.shape[0], MIN_DOF)
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
             check_varying(op, columns)
             adjusted = self._adjust(op, columns, design)
