@@ -12,6 +12,8 @@ from sklearn.preprocessing import StandardScaler
 
 from papers.situations import batches_of_unequal_noise, numeric_covariates, simulated
 from prosparse import FDRPCA, CovariatesWarning, InputError, ParameterError, load, save
+from prosparse.plot import ScoresDisplay
+from prosparse.stability import permutation_null, stability_selection
 
 
 def draw_sample(seed=0, n=120, p=41, shift=0.0):
@@ -248,3 +250,22 @@ def test_nothing_is_selected_if_noise_depends_on_a_covariate(p):
             warnings.simplefilter("ignore")
             selected += FDRPCA().fit(X, covariates=z).n_selected_
     assert selected == 0
+
+
+def test_null_datasets_and_stability(sample, fitted):
+    X, covariates, _ = sample
+    null = permutation_null(fitted, X, 4, covariates=covariates, random_state=0)
+    assert null.expected_n_selected < 1.0
+    found = stability_selection(fitted, X, 4, covariates=covariates, random_state=0)
+    assert found.selection_counts[:5].min() >= 3
+    assert found.selection_counts[5:].sum() <= 3
+    with pytest.raises(InputError, match="pass them as `covariates`"):
+        permutation_null(fitted, X)
+    with pytest.raises(InputError, match="fitted without covariates; omit"):
+        stability_selection(FDRPCA().fit(X), X, covariates=covariates)
+
+
+def test_plot_of_scores(sample, fitted):
+    X, covariates, _ = sample
+    display = ScoresDisplay.from_estimator(fitted, X, covariates=covariates)
+    np.testing.assert_array_equal(display.scores, fitted.transform(X, covariates=covariates))
