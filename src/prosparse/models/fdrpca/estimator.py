@@ -103,7 +103,8 @@ class FDRPCA(AdjustedProjection):
         itself left out of them. Its null expectation is ``null_communality_``.
     null_communality_ : float
         Expected communality of a variable without shared variance: ``n_components_`` /
-        (n_samples - 1), or ``n_components_`` / (n_samples - n_groups) with groups.
+        (n_samples - 1). With groups and covariates, the denominator is n_samples minus their number
+        of parameters.
     component_pvalues_ : ndarray of shape (n_components_, n_features_in_)
         P-values of the association of each variable with each component, given the other
         components. A selected variable is left out of the components that it is tested against.
@@ -131,9 +132,21 @@ class FDRPCA(AdjustedProjection):
     mean_ : ndarray of shape (n_features_in_,)
         Means of the columns; of the residuals, if ``counts=True``.
     scale_ : ndarray of shape (n_features_in_,)
-        Standard deviations of the columns; of the residuals, if ``counts=True``.
+        Standard deviations of the columns; of the Pearson residuals, if ``counts=True``. With
+        groups and covariates, of the residuals given these.
     varying_ : bool ndarray of shape (n_features_in_,)
-        Mask of the columns that are not constant.
+        Mask of the columns that are not constant, also given groups and covariates.
+    covariate_names_ : ndarray of str, shape (n_covariates,)
+        Names of the covariates. Only if ``fit`` received ``covariates``, like all attributes of
+        covariates.
+    covariate_levels_ : dict of str to ndarray of str
+        Levels of the categories. The first one is the reference.
+    covariate_mean_ : ndarray of shape (n_coded,)
+        Means of the coded covariates: numbers, and indicators of all levels but the first.
+    covariate_coef_ : ndarray of shape (n_coded, n_features_in_)
+        Effects of the coded covariates on the columns, by least squares.
+    covariate_r2_ : ndarray of shape (n_features_in_,)
+        Proportion of the variance of each column (within groups) that the covariates explain.
     count_weights_ : ndarray of shape (n_features_in_,)
         Weights of the columns in the size factor of a row; small for overdispersed columns. Only
         if ``counts=True``.
@@ -156,6 +169,10 @@ class FDRPCA(AdjustedProjection):
     patients, donors or batches as ``groups`` to compare rows within groups. Warnings report
     correlated adjacent rows, equal rows, outlying rows, and components that describe one or two
     rows.
+
+    **Covariates** and groups are removed by least squares. In the test, rows are weighted by their
+    scales. Degrees of freedom and sign flips account for the adjustment. Numbers have linear
+    effects; categories have one effect per level.
 
     **Pairs.** A variable that shares variance with one or two others forms no leading component. It
     is found by its largest correlation. Pairs are not searched if n_samples * n_features^2 exceeds
