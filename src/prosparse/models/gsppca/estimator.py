@@ -7,14 +7,13 @@ from typing import Literal, Self
 
 import numpy as np
 
-from ...data import Columns, Operator, standardise
+from ...data import Columns
 from ...data.arrays import to_numpy
 from ...data.containers import Table
 from ...errors import check_bool, check_choice, check_integer, check_non_negative, warn
 from ...inference.checkpoint import Checkpoint
 from ...numerics.density import FactorCovariance
 from ...selection.noise import NOISE_ESTIMATORS
-from ...structure import MIN_DOF
 from .._base import GaussianProjection
 from .evidence import EVIDENCES, EvidenceKind
 from .model_priors import MODEL_PRIORS
@@ -130,6 +129,7 @@ class GSPPCA(GaussianProjection):
     """
 
     _accepts_any_container = True
+    _variable_attributes = (("inclusion_probability", "inclusion_probability_"),)
 
     def __init__(
         self,
@@ -140,6 +140,7 @@ class GSPPCA(GaussianProjection):
         noise: NoiseEstimator = "bias-corrected",
         evidence: EvidenceKind = "noiseless",
         model_prior: ModelPrior = "uniform",
+        refine: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-9,
         verbose: int = 0,
@@ -150,6 +151,7 @@ class GSPPCA(GaussianProjection):
         self.noise = noise
         self.evidence = evidence
         self.model_prior = model_prior
+        self.refine = refine
         self.max_iter = max_iter
         self.tol = tol
         self.verbose = verbose
@@ -181,25 +183,19 @@ class GSPPCA(GaussianProjection):
             op, columns = self._standardise(X, self.scale)
             file = self._open_checkpoint(checkpoint, X)
             options = Options(**self.get_params(deep=False), checkpoint=file)
-            solution = solve(op, options, self._scaled(op, X))
+            solution = solve(op, options)
             self._describe(solution, columns, op.shape[0] * op.shape[1])
         for diagnostic in solution.diagnostics:
             warn(f"GSPPCA: {diagnostic.text}", diagnostic.category)
         return self
 
-    def _scaled(self, op: Operator, X: Table) -> Operator | None:
-        """Return the data with columns of unit variance, if components are counted."""
-        counted = isinstance(self.n_components, str) and self.n_components == "auto"
-        if not counted or op.shape[0] <= MIN_DOF:
-            return None
-        if self.scale:
-            return op
-        return standardise(self._validate(X, reset=False), True)[0]
-
     def _describe(self, found: Solution, columns: Columns, entries: int) -> None:
         """Set the fitted attributes; ``entries`` is the size of the operator."""
         selection, selected = found.selection, found.selection.columns
-        self._set_columns(columns, selection.order, selected, found.components, found.relevance)
+        self._set_columns(columns, selection.order, selected, found.components, selection.relevance)
+        inclusion = np.zeros(columns.mean.shape[0])
+        inclusion[columns.varying_index] = selection.inclusion
+        self.inclusion_probability_ = columns.numbers(inclusion)
         self.n_components_ = selection.d
         self.n_selected_ = int(selected.size)
         log_evidence = columns.log_density(selection.log_evidence, entries)
@@ -234,6 +230,7 @@ class GSPPCA(GaussianProjection):
         check_choice("noise", self.noise, NOISE_ESTIMATORS)
         check_choice("evidence", self.evidence, EVIDENCES)
         check_choice("model_prior", self.model_prior, MODEL_PRIORS)
+        check_bool("refine", self.refine)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
 
