@@ -46,19 +46,21 @@ def no_shared_variance(rate: float) -> Diagnostic:
     )
 
 
-def diagnose_refined(refined: Refined) -> list[Diagnostic]:
-    """Check whether the components explain variables, and as many as there are components."""
+def diagnose_refined(refined: Refined, given: bool) -> list[Diagnostic]:
+    """Check whether the components explain variables, and as many as there are components.
+
+    ``given`` states whether the number of variables was given.
+    """
     if refined.n_selected < 2:
         text = (
-            "no variable is explained by the components of the others, and the marginal "
-            "likelihood is largest without components. Do not interpret `support_`, which holds "
-            f"the {plural(refined.d, 'variable')} explained best. Collect more samples."
+            "no variable is explained by the components of the others. `support_` contains those "
+            "that are explained best: do not interpret them. Collect more samples."
         )
         return [Diagnostic(NoStructureWarning, text)]
-    if refined.n_selected <= refined.d and refined.d > 1:
+    if refined.n_selected <= refined.d and not given:
         text = (
-            f"the marginal likelihood is largest with {refined.n_selected} variables, not more "
-            f"than the {refined.d} components. Reduce `n_components`."
+            f"the evidence is largest at {plural(refined.n_selected, 'variable')} for "
+            f"{plural(refined.d, 'component')}. Reduce `n_components`."
         )
         return [Diagnostic(FewVariablesWarning, text)]
     return []

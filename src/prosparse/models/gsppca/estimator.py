@@ -184,13 +184,13 @@ class GSPPCA(GaussianProjection):
             file = self._open_checkpoint(checkpoint, X)
             options = Options(**self.get_params(deep=False), checkpoint=file)
             solution = solve(op, options)
-            self._describe(solution, columns, op.shape[0] * op.shape[1])
+            self._describe(solution, columns, *op.shape)
         for diagnostic in solution.diagnostics:
             warn(f"GSPPCA: {diagnostic.text}", diagnostic.category)
         return self
 
-    def _describe(self, found: Solution, columns: Columns, entries: int) -> None:
-        """Set the fitted attributes; ``entries`` is the size of the operator."""
+    def _describe(self, found: Solution, columns: Columns, n: int, p: int) -> None:
+        """Set the fitted attributes; ``n`` and ``p`` are the shape of the operator."""
         selection, selected = found.selection, found.selection.columns
         self._set_columns(columns, selection.order, selected, found.components, selection.relevance)
         inclusion = np.zeros(columns.mean.shape[0])
@@ -198,7 +198,9 @@ class GSPPCA(GaussianProjection):
         self.inclusion_probability_ = columns.numbers(inclusion)
         self.n_components_ = selection.d
         self.n_selected_ = int(selected.size)
-        log_evidence = columns.log_density(selection.log_evidence, entries)
+        # The refined evidence is the density of centred columns.
+        dof = n - 1 if selection.refined else n
+        log_evidence = columns.log_density(selection.log_evidence, dof * p)
         self.cardinalities_ = columns.values(selection.cardinalities)
         self.log_evidence_path_ = columns.values(log_evidence)
         self.log_evidence_ = float(log_evidence[selection.best])
@@ -207,7 +209,7 @@ class GSPPCA(GaussianProjection):
         self.noise_variance_ = float(columns.variance(selection.noise))
         self.active_noise_variance_ = float(columns.variance(found.active_noise))
         bounds = np.array(selection.run.bounds)
-        self.objective_path_ = columns.values(columns.log_density(bounds, entries))
+        self.objective_path_ = columns.values(columns.log_density(bounds, n * p))
         self.n_iter_ = int(bounds.size)
         self.stop_reason_ = selection.run.reason
 

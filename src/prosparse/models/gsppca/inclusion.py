@@ -8,9 +8,9 @@ alone. Here, a variable x of n rows is a regression on d scores Z, which are com
     inactive                N(0, s I)                     marginal over psi
     active, gain g          s, loadings ~ g               marginal over psi, loadings ~ g
 
-where psi is scaled inverse chi-squared with one degree of freedom, and the loadings have the g-prior
-N(0, g psi (Z'Z)^-1) [Z86]. With f degrees of freedom of x and R2 = R2(d), the Bayes factor of an
-active variable with its own noise is
+where psi is scaled inverse chi-squared with one degree of freedom, and the loadings have Zellner's
+g-prior N(0, g psi (Z'Z)^-1) [Z86]. With f degrees of freedom of x and R2 = R2(d), the Bayes factor
+of an active variable with its own noise is, for a vague prior of psi,
 
     (1 + g)^((f - d)/2) / (1 + g (1 - R2))^(f/2),
 

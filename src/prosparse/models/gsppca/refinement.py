@@ -26,7 +26,6 @@ import numpy as np
 from ...data import Operator
 from ...data.arrays import from_numpy, to_numpy
 from ...data.row_groups import single_group
-from ...selection.dimension import MAX_COUNTED
 from ...structure import (
     FIT_TOLERANCE,
     StandardisedData,
@@ -49,6 +48,7 @@ MAX_ROUNDS = 8
 FDR = 0.05  # false discovery rate of the variables whose components are counted
 REMAINING = 0.7  # proportion of the variables that a step of backward elimination retains
 MAX_FAILURES = 2  # numbers of components without improvement that end the search
+SCALED_TOLERANCE = 1e-6  # relative difference of the variances of columns that were scaled
 MIN_MEMBERS = 2  # minimum number of variables whose components are computed
 _MAX_WEIGHTS = 256  # number of products of scores that are multiplied with the data at a time
 _MIN_NOISE = 1e-12  # lower bound of noise variances, relative to the column
@@ -69,14 +69,20 @@ class Refined(NamedTuple):
     d: int
     order: np.ndarray  # (p,) variables by decreasing Bayes factor
     log_evidence: np.ndarray  # (p + 1,) of the first 0, ..., p variables, plus log prior
-    n_selected: int  # number of variables of largest evidence, 0 if no variable is active
     inclusion: Inclusion
     explained: Explained
 
     @property
     def relevance(self) -> np.ndarray:
-        """R2 with the likelihood ratio 1 + Bayes factor, (p,)."""
-        return -np.expm1(-2.0 / self.explained.dof * np.logaddexp(0.0, self.inclusion.log_bayes_factor))
+        """R2 with the likelihood ratio 1 + Bayes factor, relative to the largest, (p,)."""
+        log_ratio = np.logaddexp(0.0, self.inclusion.log_bayes_factor)
+        r2 = -np.expm1(-2.0 * log_ratio / self.explained.dof)
+        return np.asarray(r2 / max(float(np.max(r2)), np.finfo(float).tiny))
+
+    @property
+    def n_selected(self) -> int:
+        """Number of variables of largest evidence, 0 if none is active."""
+        return int(np.argmax(self.log_evidence))
 
     @property
     def selected(self) -> np.ndarray:
@@ -93,12 +99,8 @@ class Refinement:
     ----------
     op : Operator
         Centred data matrix.
-    scale : bool
-        Whether the columns were scaled to equal variance. Their noise variances then differ.
     log_prior_odds : float
         Added to the log odds of each variable.
-    n_selected : int or None
-        Number of variables to select; None for the number of largest evidence.
     report : callable
         Receives the log evidence of each round.
     """
@@ -106,39 +108,37 @@ class Refinement:
     def __init__(
         self,
         op: Operator,
-        scale: bool,
         log_prior_odds: float = 0.0,
-        n_selected: int | None = None,
         report: Callable[[float], None] = lambda log_evidence: None,
     ):
         self.data = equalise(op)
-        self.scale, self.log_prior_odds, self.n_selected = scale, log_prior_odds, n_selected
-        self.report = report
+        squares = to_numpy(op.column_squares())
+        # The noise variances of scaled columns differ.
+        self.is_scaled = float(np.ptp(squares)) <= SCALED_TOLERANCE * float(np.max(squares))
+        self.log_prior_odds, self.report = log_prior_odds, report
         self.dof = op.shape[0] - 1.0
         self.is_large = op.shape[0] * op.shape[1] > MAX_ENTRIES_EXHAUSTIVE
 
     def select_dimension(self) -> Refined | None:
-        """Select the number of components of largest evidence by local search.
+        """Select the number of components of largest evidence.
 
-        The search starts from the number of components of the variables with shared variance, and
-        ends in each direction after two numbers without improvement. Returns None if no variables
-        share variance. Random signs make the distribution of R2 the heavier, the more of a variable
-        is explained. Numbers of components are therefore compared by the exact distribution.
+        The search starts from the components that the variables with shared variance have in excess
+        of white noise, goes down, and ends after two numbers without improvement. Returns None if
+        no variables share variance. Random signs make the distribution of R2 the heavier, the more
+        of a variable is explained. Numbers of components are therefore compared by the exact
+        distribution.
         """
         shared = select_shared_variables(self.data.standardised, FDR).selected
         if shared.sum() < MIN_MEMBERS:
             return None
         best = self.run(max(1, count_components(self.data.standardised, shared)), [shared])
-        largest = self._exact_log_evidence(best)
-        for step in (-1, 1):
-            d, failures = best.d + step, 0
-            while failures < MAX_FAILURES and 1 <= d <= self._max_components(best):
-                other = self.run(d, [best.selected, shared])
-                log_evidence = self._exact_log_evidence(other)
-                failures += 1
-                if log_evidence > largest:
-                    best, largest, failures = other, log_evidence, 0
-                d += step
+        largest, d = self._exact_log_evidence(best), best.d - 1
+        while d >= max(1, best.d - MAX_FAILURES):
+            other = self.run(d, [best.selected, shared])
+            log_evidence = self._exact_log_evidence(other)
+            if log_evidence > largest:
+                best, largest = other, log_evidence
+            d -= 1
         return best
 
     def _exact_log_evidence(self, found: Refined) -> float:
@@ -146,9 +146,6 @@ class Refinement:
         exact = found.explained.without_flips()
         start = found.inclusion.proportions
         return infer_inclusion(exact, start, self.log_prior_odds).log_evidence
-
-    def _max_components(self, found: Refined) -> int:
-        return int(min(found.n_selected - 1, self.dof - 1, MAX_COUNTED))
 
     def run(self, d: int, starts: list[np.ndarray]) -> Refined:
         """Refine several initial selections and return the one of largest evidence."""
@@ -194,9 +191,9 @@ class Refinement:
         variances = self.data.squares / self.dof
         common = float(np.median(variances[members if members.all() else ~members]))
         proportions = initial_proportions(
-            float(members.mean()), common, self.dof, common=not self.scale
+            float(members.mean()), common, self.dof, common=not self.is_scaled
         )
-        return variances if self.scale else np.full(variances.size, common), proportions
+        return variances if self.is_scaled else np.full(variances.size, common), proportions
 
     def evaluate(
         self, d: int, members: np.ndarray, noise: np.ndarray, start: Proportions
@@ -206,26 +203,16 @@ class Refinement:
         inclusion = infer_inclusion(explained, start, self.log_prior_odds)
         factors, p = inclusion.log_bayes_factor, members.size
         order = np.lexsort((-explained.r2, -factors))
-        log_evidence = self.data.log_volume + float(np.sum(inclusion.log_inactive))
-        log_evidence = log_evidence + np.append(0.0, np.cumsum(factors[order]))
-        log_evidence = log_evidence + log_number_prior(np.arange(p + 1.0), p)
-        best = int(np.argmax(log_evidence)) if self.n_selected is None else self.n_selected
-        return Refined(d, order, log_evidence, best, inclusion, explained)
-
-
-def standardise_columns(op: Operator) -> Operator:
-    """Divide centred columns by their standard deviations."""
-    (n, p), like = op.shape, op.column_squares()
-    factors = np.sqrt(n / to_numpy(like).astype(float))
-    standard = op.scale_columns(from_numpy(factors, like, op.dtype))
-    standard.remember_column_squares(np.full(p, float(n)))
-    return standard
+        log_evidence = np.append(0.0, np.cumsum(factors[order]))
+        log_evidence += self.data.log_volume + float(np.sum(inclusion.log_inactive))
+        log_evidence += log_number_prior(np.arange(p + 1.0), p)
+        return Refined(d, order, log_evidence, inclusion, explained)
 
 
 def equalise(op: Operator) -> EqualisedData:
     """Divide the rows by their scales."""
     (n, p), like = op.shape, op.column_squares()
-    equalised, scale = equalise_rows(standardise_columns(op))
+    equalised, scale = equalise_rows(op.unit_variance())
     divided = op.scale_rows(from_numpy(1.0 / scale, like, op.dtype))
     divided = single_group(n).centre_operator(divided)
     return EqualisedData(

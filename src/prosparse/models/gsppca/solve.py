@@ -44,7 +44,7 @@ from .factors import (
 from .model import State, init, make_step, min_noise, rank_variables, relative_relevance
 from .model_priors import log_odds
 from .quasi_newton import QuasiNewton
-from .refinement import Refined, Refinement, standardise_columns
+from .refinement import Refined, Refinement
 
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
 ModelPrior = Literal["uniform", "sparse"]
@@ -87,6 +87,7 @@ class SelectedVariables(NamedTuple):
     cardinalities: np.ndarray  # (m,) compared numbers of variables
     log_evidence: np.ndarray  # (m,) plus log prior
     best: int  # index of the selected cardinality
+    refined: bool = False
 
     @property
     def columns(self) -> np.ndarray:
@@ -135,9 +136,7 @@ def select_refined(
     with Progress(None, "GSPPCA, refinement", options.verbose) as bar:
         refinement = Refinement(
             op,
-            options.scale,
             log_odds(options.model_prior, *op.shape),
-            options.n_features_to_select,
             bar.advance,
         )
         counted = None
@@ -146,35 +145,33 @@ def select_refined(
             d = 1 if counted is None else counted.d
             d = min(d, min(op.shape) - 1, options.n_features_to_select or d)
             options = options._replace(n_components=d)
-        parts = spectrum(op, max(1, int(options.n_components)))
-        d = check_dimension(parts, options.n_components, options)
-        selection = select_variables(op, parts, d, options)
+        parts, d, _ = count_factors(op, options)
+        free = options._replace(n_features_to_select=None)
+        selection = select_variables(op, parts, d, free)
         starts = [np.isin(np.arange(op.shape[1]), selection.columns)]
         if not refinement.is_large:
             starts.append(refinement.eliminate(d))
         if counted is not None:
             starts.append(counted.selected)
         refined = refinement.run(d, starts)
-    return parts, refine_selection(op, selection, refined, options), diagnose_refined(refined)
+    diagnostics = diagnose_refined(refined, options.n_features_to_select is not None)
+    return parts, refine_selection(op, selection, refined, options), diagnostics
 
 
 def refine_selection(
     op: Operator, selection: SelectedVariables, refined: Refined, options: Options
 ) -> SelectedVariables:
     """Replace the ranking, the evidence and the selection by the refined ones."""
-    given, (n, p) = options.n_features_to_select, op.shape
-    q = np.arange(selection.d, p + 1) if given is None else np.array([given])
-    best = int(np.flatnonzero(q == max(refined.n_selected, q[0]))[0])
-    inactive = refined.order[q[best] :]
-    squares = to_numpy(op.column_squares()).astype(float)[inactive]
+    given, p = options.n_features_to_select, op.shape[1]
+    q = np.arange(selection.d + 1, p + 1) if given is None else np.array([given])
     return selection._replace(
         order=refined.order,
         relevance=refined.relevance,
         inclusion=refined.inclusion.probability,
-        noise=float(np.mean(squares)) / (n - 1) if inactive.size else selection.noise,
         cardinalities=q,
         log_evidence=refined.log_evidence[q],
-        best=best,
+        best=int(np.searchsorted(q, refined.n_selected)) if given is None else 0,
+        refined=True,
     )
 
 
@@ -192,7 +189,7 @@ def count_factors(op: Operator, options: Options) -> tuple[Spectrum, int, bool]:
     """
     d, found = options.n_components, True
     if is_counted(options) and op.shape[0] > MIN_DOF:
-        data = StandardisedData(standardise_columns(op))
+        data = StandardisedData(op.unit_variance())
         selected = select_shared_variables(data, AUTO_FDR).selected
         found = bool(selected.any())
         d = max(1, count_components(data, selected))
