@@ -36,7 +36,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaln, gammaln, logsumexp
+from scipy.special import betaln, gammaln
 
 # Gains g: signal-to-noise ratios of the loadings times the number of rows. Smaller effects cannot
 # be distinguished from noise. The largest gain is this multiple of the number of rows.
@@ -116,8 +116,7 @@ def infer_inclusion(
     model = _Mixture(explained, start, log_prior_odds)
     current, previous = start, np.inf
     for _ in range(MAX_ITERATIONS):
-        joint = model.log_joint(current)
-        responsibilities = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        responsibilities = _normalise(model.log_joint(current))[1]
         current = model.update(current, responsibilities)
         active = float(np.sum(responsibilities[:, _N_INACTIVE:]))
         if abs(active - previous) < TOLERANCE:
@@ -210,10 +209,9 @@ class _Mixture:
     def result(self, proportions: Proportions) -> Inclusion:
         joint = self.log_joint(proportions)
         active, m = proportions.active, self.gains.size
-        log_active = logsumexp(joint[:, _N_INACTIVE:], axis=1) - np.log(active)
-        log_inactive = logsumexp(joint[:, :_N_INACTIVE], axis=1) - np.log1p(-active)
-        log_total = logsumexp(joint, axis=1)
-        responsibilities = np.exp(joint - log_total[:, None])
+        log_active = _normalise(joint[:, _N_INACTIVE:])[0] - np.log(active)
+        log_inactive = _normalise(joint[:, :_N_INACTIVE])[0] - np.log1p(-active)
+        log_total, responsibilities = _normalise(joint)
         of_common = responsibilities[:, 0] + np.sum(
             responsibilities[:, _N_INACTIVE : _N_INACTIVE + m], axis=1
         )
@@ -228,6 +226,14 @@ class _Mixture:
             log_evidence=float(np.sum(log_total)),
             proportions=proportions,
         )
+
+
+def _normalise(joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log of the sum of exp(joint) of each row, and the proportions."""
+    largest = np.max(joint, axis=1, keepdims=True)
+    weights = np.exp(joint - largest)
+    total = np.sum(weights, axis=1, keepdims=True)
+    return (largest + np.log(total))[:, 0], weights / total
 
 
 def log_number_prior(cardinalities: np.ndarray, p: int) -> np.ndarray:
