@@ -40,7 +40,7 @@ from scipy.special import betaln, gammaln
 
 # Gains g: signal-to-noise ratios of the loadings times the number of rows. Smaller effects cannot
 # be distinguished from noise. The largest gain is this multiple of the number of rows.
-MIN_GAIN, GAIN_RATIO, MAX_GAIN_PER_ROW = 8.0, 2.0**1.5, 64.0
+MIN_GAIN, GAIN_RATIO, MAX_GAIN_PER_ROW = 4.0, 2.0**1.5, 64.0
 GAIN_COUNT = 0.5  # prior count of each gain, over both kinds of noise
 NOISE_DOF = 1.0  # of the prior of psi
 MAX_ITERATIONS = 200
