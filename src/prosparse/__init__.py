@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         RowOrderWarning,
         ShortPanelWarning,
         TableError,
+        UnequalUnitsWarning,
     )
     from .inference.checkpoint import Checkpoint
     from .models.empca import EMPCA
@@ -57,6 +58,7 @@ __all__ = [
     "SpinyClassifier",
     "SpinyRegressor",
     "TableError",
+    "UnequalUnitsWarning",
     "__version__",
     "datasets",
     "interpretation",

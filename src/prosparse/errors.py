@@ -70,6 +70,10 @@ class DuplicateRowsWarning(UserWarning):
     """
 
 
+class UnequalUnitsWarning(UserWarning):
+    """Warning that one column has most of the variance, perhaps because units differ."""
+
+
 class ShortPanelWarning(UserWarning):
     """Warning that no panel attains the requested recovery."""
 

@@ -78,6 +78,7 @@ def test_columns_of_unit_variance():
     np.testing.assert_array_equal(GSPPCA(5).fit(data.X).support_, scaled.support_)
 
 
+@pytest.mark.filterwarnings("ignore::prosparse.UnequalUnitsWarning")
 @pytest.mark.parametrize("load", [load_wine, load_breast_cancer, load_diabetes])
 @pytest.mark.parametrize("scale", [False, True])
 def test_small_datasets(load, scale):
