@@ -1,14 +1,11 @@
 """E27: row-sparse PCA, compared with VBsparsePCA.
 
-VBsparsePCA ([NTT21], R package VBsparsePCA 0.1.0) is variational PCA with a spike-and-slab prior on
+VBsparsePCA (Ning, Ning & Tian, R package, version 0.1.0) is variational PCA with a spike-and-slab prior on
 the rows of the loadings. It is given the number of components, without scaling. Its results on the
 same simulated datasets are typed from a run of the R package.
 
 Further parts apply GSPPCA to the designs of E4 and E17 and to real tables without structure, and
 compare inclusion probabilities with the proportions of true variables.
-
-[NTT21]  B. Ning, N. Ning, K. Tian. Spike and slab Bayesian sparse principal component analysis.
-         2021.
 """
 
 from __future__ import annotations

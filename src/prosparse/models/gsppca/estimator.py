@@ -23,17 +23,20 @@ from .solve import ModelPrior, NoiseEstimator, Options, Solution, solve
 class GSPPCA(GaussianProjection):
     """Globally sparse probabilistic PCA.
 
-    All components share one set of variables. A relaxed model ranks the variables, and the exact
+    All components share one set of variables. A relaxed model ranks the variables, and the
     marginal likelihood (evidence) of every number of variables along the ranking determines how
-    many are selected. PCA on the selected columns gives the components.
+    many are selected. The selection is then refined: variables are ranked by how much of them the
+    components of the other variables explain, and each may have its own noise variance. PCA on the
+    selected columns gives the components.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Number of components, less than min(n_samples, n_features). "auto" counts the components of
-        the columns that the test of `FDRPCA` selects at a false discovery rate of 0.05, each column
-        divided by its noise standard deviation. With fewer than five rows, it counts the components
-        that exceed white noise.
+        Number of components, less than min(n_samples, n_features). "auto" selects the number of
+        largest evidence. The maximum is the number of components of the columns that the test of
+        `FDRPCA` selects at a false discovery rate of 0.05, each column divided by its noise
+        standard deviation; with ``refine=False`` this number is used. With fewer than five rows,
+        the components that exceed white noise are counted.
     n_features_to_select : int or None, default=None
         Number of variables to select, at least ``n_components``. None selects the number with the
         largest evidence.
@@ -49,6 +52,10 @@ class GSPPCA(GaussianProjection):
     model_prior : {"uniform", "sparse"}, default="uniform"
         Prior on the sets of variables. "sparse" gives every variable the largest inclusion
         probability for which more active variables than samples are improbable.
+    refine : bool, default=True
+        Whether to refine the selection by the components of the other variables. False gives the
+        method of the papers, which assumes equal noise variances. With fewer than five rows, the
+        selection is not refined.
     max_iter : int, default=1000
         Maximum number of iterations.
     tol : float, default=1e-9
@@ -66,14 +73,19 @@ class GSPPCA(GaussianProjection):
     n_selected_ : int
         Number of selected variables.
     relevance_ : ndarray of shape (n_features_in_,)
-        Relevance in the relaxed model, between 0 and 1.
+        Proportion of variance with the likelihood ratio of the Bayes factor, relative to the
+        largest; with ``refine=False``, relevance in the relaxed model. Between 0 and 1.
+    inclusion_probability_ : ndarray of shape (n_features_in_,)
+        Posterior probability that a variable is active. With ``refine=False``, the average over
+        the models along the ranking.
     ranking_ : ndarray of int, shape (n_features_in_,)
         Ranks of the variables; 1 is the most relevant one.
     cardinalities_ : ndarray of int, shape (n_models,)
-        Numbers of variables that were compared. For matrices of more than 2e7 entries, these are
-        a few hundred numbers and all numbers near the maximum of the evidence.
+        Numbers of variables that were compared. With ``refine=False`` and more than 2e7 entries,
+        these are a few hundred numbers and all numbers near the maximum of the evidence.
     log_evidence_path_ : ndarray of shape (n_models,)
-        Log evidence of each of ``cardinalities_``, plus the log prior if it is not uniform.
+        Log evidence of each of ``cardinalities_`` plus the log prior. With ``refine=False``, the
+        uniform prior of the models along the ranking is omitted.
     log_evidence_ : float
         Log evidence of the selected model.
     n_components_ : int
@@ -101,19 +113,18 @@ class GSPPCA(GaussianProjection):
 
     Notes
     -----
-    The evidence treats the observations as independent given the model, each with its loadings
-    integrated out. It compares numbers of variables; it is not the joint density of ``X``.
+    The refined evidence is a pseudo-likelihood: the product of the densities of each variable given
+    the components of the others. It is valid if rows or columns have unequal noise. If the inactive
+    columns have equal variances, it uses the variance of a column as well. The density of the
+    fitted model (``score_samples``) has one noise variance for the inactive columns.
+
+    With ``refine=False``, the evidence treats the observations as independent given the model, each
+    with its loadings integrated out. It is not the joint density of ``X``. It has one noise
+    variance for all columns. If the noise of the columns differs, it can select nearly all columns.
+
     Constant columns are not selected. With ``scale=True`` evidence and noise refer to the scaled
-    columns.
-
-    The model has one noise variance for all columns. If the noise of the columns differs, as in
-    most measured data, the evidence can attribute unequal noise to common structure and select
-    nearly all columns. Use `FDRPCA`, which tests each column separately.
-
-    With more variables than samples, strong and weak components receive nearly the same weight.
-    With ``scale=True`` the relevance of a variable is then close to its leverage, the sum of its
-    squared loadings on the first ``n_components_`` principal components. It indicates whether a
-    variable lies in the span of the components, not how much of its variance they explain.
+    columns. If the components explain no variable, ``n_components_`` + 1 variables are selected and
+    a `NoStructureWarning` is issued.
 
     References
     ----------
