@@ -74,6 +74,10 @@ class UnequalUnitsWarning(UserWarning):
     """Warning that one column has most of the variance, perhaps because units differ."""
 
 
+class CovariatesWarning(UserWarning):
+    """Warning that covariates are collinear, or leave few degrees of freedom."""
+
+
 class ShortPanelWarning(UserWarning):
     """Warning that no panel attains the requested recovery."""
 
