@@ -212,12 +212,13 @@ class Refinement:
 def equalise(op: Operator) -> EqualisedData:
     """Divide the rows by their scales."""
     (n, p), like = op.shape, op.column_squares()
-    equalised, scale = equalise_rows(op.unit_variance())
+    equalised = equalise_rows(op.unit_variance())
+    scale = equalised.row_scale
     divided = op.scale_rows(from_numpy(1.0 / scale, like, op.dtype))
     divided = single_group(n).centre_operator(divided)
     return EqualisedData(
         divided,
-        StandardisedData(equalised),
+        StandardisedData(equalised.op),
         np.maximum(to_numpy(divided.column_squares()).astype(float), np.finfo(float).tiny),
         -p * float(np.sum(np.log(scale))),
     )
