@@ -28,7 +28,7 @@ X = make_globally_sparse(60, 30, n_components=2, n_informative=8, random_state=1
 
 @pytest.fixture(scope="module")
 def by_evidence():
-    """Without refinement, GSPPCA selects variables of null datasets if the noise variances are unequal."""
+    """The method of the papers selects variables of null datasets if noise is unequal."""
     rng = np.random.default_rng(0)
     data = X + rng.normal(size=X.shape) * np.linspace(0.1, 3.0, 30)
     return permutation_null(GSPPCA(2, refine=False).fit(data), data, 5, random_state=0)
