@@ -176,7 +176,7 @@ class Operator(ABC):
         (n, p), like = self.shape, self.column_squares()
         factors = np.sqrt(n / to_numpy(like).astype(float))
         scaled = self.scale_columns(from_numpy(factors, like, self.dtype))
-        scaled.remember_column_squares(from_numpy(np.full(p, float(n)), like))
+        scaled.remember_column_squares(np.full(p, float(n)))
         return scaled
 
     def scale_rows(self, factors: Array) -> Operator:
