@@ -71,7 +71,7 @@ def rank_by_relevance(adata, n_components):
     """Rank genes by GSPPCA."""
     import prosparse.anndata as psa
 
-    psa.pp.select_variables(adata, n_components)
+    psa.pp.select_variables(adata, n_components, refine=False)
     return np.argsort(adata.var["prosparse_ranking"].to_numpy())
 
 

@@ -47,7 +47,7 @@ def rank_by_gsppca(adata):
     """Rank genes by GSPPCA."""
     import prosparse.anndata as psa
 
-    psa.pp.select_variables(adata, n_components=30)
+    psa.pp.select_variables(adata, n_components=30, refine=False)
     return np.argsort(adata.var["prosparse_ranking"].to_numpy())
 
 

@@ -146,12 +146,12 @@ def _rank(model: GSPPCA, Z: Array, count: int) -> Array:
 
 def gsppca_ranking(Z: Array, column_std: Array, count: int) -> Array:
     """Select columns by GSPPCA with ten components on the raw columns."""
-    return _rank(GSPPCA(min(10, min(Z.shape) - 2)), Z * column_std, count)
+    return _rank(GSPPCA(min(10, min(Z.shape) - 2), refine=False), Z * column_std, count)
 
 
 def gsppca_scaled_ranking(Z: Array, column_std: Array, count: int) -> Array:
     """Select columns by GSPPCA with ten components on standardised columns."""
-    return _rank(GSPPCA(min(10, min(Z.shape) - 2)), Z, count)
+    return _rank(GSPPCA(min(10, min(Z.shape) - 2), refine=False), Z, count)
 
 
 COMPETING_METHODS: dict[str, ColumnSelector] = {

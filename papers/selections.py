@@ -59,7 +59,7 @@ def sspca(d: int) -> Selector:
 
 
 def gsppca(d: int) -> Selector:
-    return lambda X, q: GSPPCA(d, n_features_to_select=q).fit(X).support_
+    return lambda X, q: GSPPCA(d, n_features_to_select=q, refine=False).fit(X).support_
 
 
 def proportion_of_variance(X: Array, support: Array, d: int) -> float:
@@ -74,9 +74,9 @@ def leukemia(quick: bool, data: Data, output: Path) -> Result:
     X = data("golub")["X"].astype(float)
     q = [50, 1000, 3000] if quick else [50, 100, 200, 400, 700, 1000, 1500, 2000, 2500, 3000]
     selectors: dict[str, tuple[Selector, str]] = {
-        "GSPPCA, d = 30": (select_by_rank(GSPPCA(30).fit(X).ranking_), "C3o-"),
+        "GSPPCA, d = 30": (select_by_rank(GSPPCA(30, refine=False).fit(X).ranking_), "C3o-"),
         "SSPCA, d = 30": (sspca(30), "C0s-"),
-        "GSPPCA, d = 1": (select_by_rank(GSPPCA(1).fit(X).ranking_), "C3o:"),
+        "GSPPCA, d = 1": (select_by_rank(GSPPCA(1, refine=False).fit(X).ranking_), "C3o:"),
         "SSPCA, d = 1": (sspca(1), "C0s:"),
         "SPCA, d = 1": (spca, "C2^:"),
         "largest variances": (largest_variances, "C7-"),
@@ -219,7 +219,7 @@ def pathways(quick: bool, data: Data, output: Path) -> Result:
         X = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
         genes = np.unique(symbols[symbols != ""])
         member = membership(genes, data("kegg"))
-        ranking = GSPPCA(10).fit(X).ranking_
+        ranking = GSPPCA(10, refine=False).fit(X).ranking_
         selectors: dict[str, Selector] = {
             "tPCA": lambda X, q: ThresholdedPCA(1, n_nonzero=q).fit(X).support_,
             "SPCA": spca,
@@ -266,9 +266,9 @@ def urine(quick: bool, data: Data, output: Path) -> Result:
     file = data("urine")
     X, donor = file["X"].astype(float), file["y_donor"]
     names = np.asarray(file["feature_names"])
-    model = GSPPCA(10).fit(X)
+    model = GSPPCA(10, refine=False).fit(X)
     by_evidence = model.n_selected_
-    scaled = GSPPCA(10, scale=True).fit(X)
+    scaled = GSPPCA(10, scale=True, refine=False).fit(X)
     rng, draws = np.random.default_rng(0), 2 if quick else 20
     rows = [
         Row("bins selected by the evidence (of 450)", float(by_evidence)),

@@ -64,7 +64,7 @@ def select_by_variance(X: Array) -> Array:
 
 
 SELECTIONS: dict[str, Callable[[Array], Array]] = {
-    "GSPPCA": lambda X: GSPPCA(D).fit(X).support_,
+    "GSPPCA": lambda X: GSPPCA(D, refine=False).fit(X).support_,
     "SSPCA-CV": lambda X: SSPCA(D, random_state=0, tol=1e-6).fit(X).support_,
     "SSPCA-CV, refitted": lambda X: (
         SSPCA(D, penalty="cv-refit", random_state=0, tol=1e-6).fit(X).support_
@@ -95,7 +95,7 @@ def intro(quick: bool, data: Data, output: Path) -> Result:
     results = []
     for seed in range(runs):
         X, support, _ = make_globally_sparse(random_state=seed)
-        model = GSPPCA(5).fit(X)
+        model = GSPPCA(5, refine=False).fit(X)
         results.append((support_f_score(support, model.support_), model.n_selected_))
         if seed == 0:
             first, truth = model, support
@@ -220,7 +220,8 @@ def unit_variance_rows(
     for n in sizes:
         datasets = [simulate(n, p, noise, s, scale=True) for s in range(runs)]
         ours = [
-            support_f_score(t.support, GSPPCA(D, scale=True).fit(t.X).support_) for t in datasets
+            support_f_score(t.support, GSPPCA(D, scale=True, refine=False).fit(t.X).support_)
+            for t in datasets
         ]
         variances = [support_f_score(t.support, select_by_variance(t.X)) for t in datasets]
         rows.append(mean_row(f"GSPPCA, columns of unit variance, n = {n}", ours, factor=factor))
@@ -286,7 +287,7 @@ def missed_models(F: Array, n: int, p: int, noise: float) -> Missed:
     gains, sizes, ranks = [], [], []
     for seed in wrong:
         X, support, W = simulate(n, p, noise, int(seed))
-        model = GSPPCA(D).fit(X)
+        model = GSPPCA(D, refine=False).fit(X)
         # The evidence of the true model, at the noise variance of the selected model.
         op, columns = standardise(X, False)
         order = np.argsort(~support, kind="stable")

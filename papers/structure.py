@@ -61,6 +61,7 @@ METHODS: dict[str, Callable[[Array], Array]] = {
     "GSPPCA": lambda X: GSPPCA().fit(X).support_,
     "GSPPCA, scaled": lambda X: GSPPCA(scale=True).fit(X).support_,
     "GSPPCA, scaled, true number of components": lambda X: GSPPCA(D, scale=True).fit(X).support_,
+    "GSPPCA, scaled, not refined": lambda X: GSPPCA(scale=True, refine=False).fit(X).support_,
     "permutation test": permutation_test,
 }
 

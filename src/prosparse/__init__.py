@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RowOrderWarning,
         ShortPanelWarning,
         TableError,
+        UnequalUnitsWarning,
     )
     from .inference.checkpoint import Checkpoint
     from .models.empca import EMPCA
@@ -61,6 +62,7 @@ __all__ = [
     "SpinyClassifier",
     "SpinyRegressor",
     "TableError",
+    "UnequalUnitsWarning",
     "__version__",
     "datasets",
     "interpretation",

@@ -74,6 +74,10 @@ class MissingValuesWarning(UserWarning):
     """Missing values make results inaccurate, or depend on what is estimated."""
 
 
+class UnequalUnitsWarning(UserWarning):
+    """Warning that one column has most of the variance, perhaps because units differ."""
+
+
 class CovariatesWarning(UserWarning):
     """Warning that covariates are collinear, or leave few degrees of freedom."""
 

@@ -398,9 +398,11 @@ def test_warnings_are_printed_and_reported(inside):
     path = sheet(inside / "noise.csv", X=X, label=False, names=NAMES[:5])
     result = run(app, ["select", path, "--method", "gsppca", "--components", "1", "--scale"])
     assert result.exit_code == 0
-    assert "warning: GSPPCA: all variables left the model" in " ".join(result.stderr.split())
+    assert "warning: GSPPCA: no variable is explained by the components" in " ".join(
+        result.stderr.split()
+    )
     page = (inside / "noise-prosparse" / "report.html").read_text("utf-8")
-    assert "GSPPCA: all variables left the model" in " ".join(page.split())
+    assert "GSPPCA: no variable is explained by the components" in " ".join(page.split())
 
 
 def test_results_without_selected_variables(inside):

@@ -96,7 +96,7 @@ def test_nothing_selected(rng):
 
 
 def test_selection_by_evidence():
-    model = GSPPCA(2, scale=True).fit(WINE)
+    model = GSPPCA(2, scale=True, refine=False).fit(WINE)
     found = findings_of(model)
     sentences = narrate(found)
     q = model.n_selected_

@@ -36,7 +36,7 @@ from ..data.arrays import (
     to_numpy,
 )
 from ..data.frames import data_frame
-from ..errors import InputError, check_verbose, defer_warnings, warn
+from ..errors import InputError, UnequalUnitsWarning, check_verbose, defer_warnings, warn
 from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
 from ..numerics.density import FactorCovariance, log_density
@@ -52,6 +52,10 @@ _REMEDIES = {
     "infinity": f"{_FIND_CAUSE}, or {_DROP}.",
     "NaN and infinity": f"{_IMPUTE}; {_FIND_CAUSE}; or {_DROP}.",
 }
+
+# A column has most of the variance if it exceeds this proportion of the total and this multiple of
+# the median variance.
+MIN_UNIT_PROPORTION, MIN_UNIT_RATIO = 0.5, 100.0
 
 CheckpointLike = str | os.PathLike[str] | Checkpoint | None
 
@@ -296,7 +300,27 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         """Return the operator of the varying columns of ``X``, at least two."""
         op, columns = standardise(self._validate(X, reset=True), scale, weights)
         check_varying(op, columns)
+        if not scale:
+            self._warn_about_units(op, columns)
         return op, columns
+
+    def _warn_about_units(self, op: Operator, columns: Columns) -> None:
+        """Warn if one column has most of the variance."""
+        squares = to_numpy(op.column_squares()).astype(float)
+        largest, total = int(np.argmax(squares)), float(np.sum(squares))
+        typical = float(np.median(squares))
+        if squares[largest] <= max(MIN_UNIT_PROPORTION * total, MIN_UNIT_RATIO * typical):
+            return
+        position = int(columns.varying_index[largest])
+        names = getattr(self, "feature_names_in_", None)
+        column = f"column {position if names is None else repr(str(names[position]))}"
+        by_parameter = "scale" in self.get_params(deep=False)
+        remedy = "set `scale=True`" if by_parameter else "standardise the columns"
+        warn(
+            f"{type(self).__name__}: {column} has {squares[largest] / total:.0%} of the variance, "
+            f"and the components describe mainly this column. If units differ, {remedy}.",
+            UnequalUnitsWarning,
+        )
 
     def _open_checkpoint(
         self, checkpoint: CheckpointLike, X: TableLike, **others: object

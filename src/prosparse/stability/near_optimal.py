@@ -93,7 +93,7 @@ def near_optimal_sizes(
     >>> from prosparse.stability import near_optimal_sizes
     >>> X = datasets.make_globally_sparse(random_state=0).X
     >>> near_optimal_sizes(GSPPCA(5).fit(X)).summary()
-    'No other number of variables has evidence within a factor of 20 of the best.'
+    'Any number of variables from 10 to 11 has evidence within a factor of 20 of the best.'
     """
     check_non_negative("within", within)
     found = model if isinstance(model, Findings) else findings_of(model)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from ..arrays import Array, from_numpy
+from ..arrays import Array, from_numpy, to_numpy
 
 Block = Any  # supports ``block @ F`` and ``block.T @ Y``; see above
 Parts = tuple[Array, ...]
@@ -170,6 +170,14 @@ class Operator(ABC):
     @abstractmethod
     def scale_columns(self, factors: Array) -> Operator:
         """Return X diag(factors)."""
+
+    def unit_variance(self) -> Operator:
+        """Return the matrix with columns of variance 1; no column may be zero."""
+        (n, p), like = self.shape, self.column_squares()
+        factors = np.sqrt(n / to_numpy(like).astype(float))
+        scaled = self.scale_columns(from_numpy(factors, like, self.dtype))
+        scaled.remember_column_squares(np.full(p, float(n)))
+        return scaled
 
     def scale_rows(self, factors: Array) -> Operator:
         """Return diag(factors) X."""

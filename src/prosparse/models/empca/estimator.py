@@ -368,6 +368,8 @@ class EMPCA(SparseProjection):
             total = check_total(weights)
         op, columns = standardise(X, self.scale, weights)
         check_varying(op, columns)
+        if not self.scale:
+            self._warn_about_units(op, columns)
         return op, columns, total
 
     def _count_components(self, op: Operator, total: float) -> int:

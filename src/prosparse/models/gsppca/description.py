@@ -29,6 +29,7 @@ METHOD = Method(
             "cardinalities_": integers("k"),
             "log_evidence_path_": numbers("k"),
             "log_evidence_": numbers(),
+            "inclusion_probability_": numbers("p", finite=True, minimum=0.0),
         },
         checks=(check_components, check_cardinalities),
     ),

@@ -8,10 +8,11 @@ import numpy as np
 
 from ...data import Operator
 from ...data.arrays import to_numpy
-from ...errors import FewVariablesWarning, NoStructureWarning
+from ...errors import FewVariablesWarning, NoStructureWarning, plural
 from ...inference.loop import StopReason
 from ...numerics.spectrum import Spectrum, spectrum
 from ...selection.dimension import count_signals
+from .refinement import Refined
 
 # A row is near the mean if its root mean square is below this multiple of the noise standard
 # deviation. The noiseless density has a pole at the mean.
@@ -43,6 +44,26 @@ def no_shared_variance(rate: float) -> Diagnostic:
         f"no variable shares variance with others at a false discovery rate of {rate:g}. One "
         "component was fitted, and the selection may be due to noise. Collect more samples.",
     )
+
+
+def diagnose_refined(refined: Refined, given: bool) -> list[Diagnostic]:
+    """Check whether the components explain variables, and as many as there are components.
+
+    ``given`` states whether the number of variables was given.
+    """
+    if refined.n_selected < 2:
+        text = (
+            "no variable is explained by the components of the others. Do not interpret "
+            "`support_`, which contains those that are explained best. Collect more samples."
+        )
+        return [Diagnostic(NoStructureWarning, text)]
+    if refined.n_selected <= refined.d and not given:
+        text = (
+            f"the evidence is largest at {plural(refined.n_selected, 'variable')} for "
+            f"{plural(refined.d, 'component')}. Reduce `n_components`."
+        )
+        return [Diagnostic(FewVariablesWarning, text)]
+    return []
 
 
 def diagnose_structure(

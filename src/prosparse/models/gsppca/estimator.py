@@ -7,14 +7,13 @@ from typing import Literal, Self
 
 import numpy as np
 
-from ...data import Columns, Operator, standardise
+from ...data import Columns
 from ...data.arrays import to_numpy
 from ...data.containers import Table
 from ...errors import check_bool, check_choice, check_integer, check_non_negative, warn
 from ...inference.checkpoint import Checkpoint
 from ...numerics.density import FactorCovariance
 from ...selection.noise import NOISE_ESTIMATORS
-from ...structure import MIN_DOF
 from .._base import GaussianProjection
 from .evidence import EVIDENCES, EvidenceKind
 from .model_priors import MODEL_PRIORS
@@ -24,17 +23,20 @@ from .solve import ModelPrior, NoiseEstimator, Options, Solution, solve
 class GSPPCA(GaussianProjection):
     """Globally sparse probabilistic PCA.
 
-    All components share one set of variables. A relaxed model ranks the variables, and the exact
+    All components share one set of variables. A relaxed model ranks the variables, and the
     marginal likelihood (evidence) of every number of variables along the ranking determines how
-    many are selected. PCA on the selected columns gives the components.
+    many are selected. The selection is then refined: variables are ranked by how much of them the
+    components of the other variables explain, and each may have its own noise variance. PCA on the
+    selected columns gives the components.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Number of components, less than min(n_samples, n_features). "auto" counts the components of
-        the columns that the test of `FDRPCA` selects at a false discovery rate of 0.05, each column
-        divided by its noise standard deviation. With fewer than five rows, it counts the components
-        that exceed white noise.
+        Number of components, less than min(n_samples, n_features). "auto" selects the number of
+        largest evidence. The maximum is the number of components of the columns that the test of
+        `FDRPCA` selects at a false discovery rate of 0.05, each column divided by its noise
+        standard deviation; with ``refine=False`` this number is used. With fewer than five rows,
+        the components that exceed white noise are counted.
     n_features_to_select : int or None, default=None
         Number of variables to select, at least ``n_components``. None selects the number with the
         largest evidence.
@@ -50,6 +52,10 @@ class GSPPCA(GaussianProjection):
     model_prior : {"uniform", "sparse"}, default="uniform"
         Prior on the sets of variables. "sparse" gives every variable the largest inclusion
         probability for which more active variables than samples are improbable.
+    refine : bool, default=True
+        Whether to refine the selection by the components of the other variables. False gives the
+        method of the papers, which assumes equal noise variances. With fewer than five rows, the
+        selection is not refined.
     max_iter : int, default=1000
         Maximum number of iterations.
     tol : float, default=1e-9
@@ -67,14 +73,19 @@ class GSPPCA(GaussianProjection):
     n_selected_ : int
         Number of selected variables.
     relevance_ : ndarray of shape (n_features_in_,)
-        Relevance in the relaxed model, between 0 and 1.
+        Proportion of variance with the likelihood ratio of the Bayes factor, relative to the
+        largest; with ``refine=False``, relevance in the relaxed model. Between 0 and 1.
+    inclusion_probability_ : ndarray of shape (n_features_in_,)
+        Posterior probability that a variable is active. With ``refine=False``, the average over
+        the models along the ranking.
     ranking_ : ndarray of int, shape (n_features_in_,)
         Ranks of the variables; 1 is the most relevant one.
     cardinalities_ : ndarray of int, shape (n_models,)
-        Numbers of variables that were compared. For matrices of more than 2e7 entries, these are
-        a few hundred numbers and all numbers near the maximum of the evidence.
+        Numbers of variables that were compared. With ``refine=False`` and more than 2e7 entries,
+        these are a few hundred numbers and all numbers near the maximum of the evidence.
     log_evidence_path_ : ndarray of shape (n_models,)
-        Log evidence of each of ``cardinalities_``, plus the log prior if it is not uniform.
+        Log evidence of each of ``cardinalities_`` plus the log prior. With ``refine=False``, the
+        uniform prior of the models along the ranking is omitted.
     log_evidence_ : float
         Log evidence of the selected model.
     n_components_ : int
@@ -102,19 +113,18 @@ class GSPPCA(GaussianProjection):
 
     Notes
     -----
-    The evidence treats the observations as independent given the model, each with its loadings
-    integrated out. It compares numbers of variables; it is not the joint density of ``X``.
+    The refined evidence is a pseudo-likelihood: the product of the densities of each variable given
+    the components of the others. It is valid if rows or columns have unequal noise. If the inactive
+    columns have equal variances, it uses the variance of a column as well. The density of the
+    fitted model (``score_samples``) has one noise variance for the inactive columns.
+
+    With ``refine=False``, the evidence treats the observations as independent given the model, each
+    with its loadings integrated out. It is not the joint density of ``X``. It has one noise
+    variance for all columns. If the noise of the columns differs, it can select nearly all columns.
+
     Constant columns are not selected. With ``scale=True`` evidence and noise refer to the scaled
-    columns.
-
-    The model has one noise variance for all columns. If the noise of the columns differs, as in
-    most measured data, the evidence can attribute unequal noise to common structure and select
-    nearly all columns. Use `FDRPCA`, which tests each column separately.
-
-    With more variables than samples, strong and weak components receive nearly the same weight.
-    With ``scale=True`` the relevance of a variable is then close to its leverage, the sum of its
-    squared loadings on the first ``n_components_`` principal components. It indicates whether a
-    variable lies in the span of the components, not how much of its variance they explain.
+    columns. If the components explain no variable, ``n_components_`` + 1 variables are selected and
+    a `NoStructureWarning` is issued.
 
     References
     ----------
@@ -130,6 +140,7 @@ class GSPPCA(GaussianProjection):
     """
 
     _accepts_any_container = True
+    _variable_attributes = (("inclusion_probability", "inclusion_probability_"),)
 
     def __init__(
         self,
@@ -140,6 +151,7 @@ class GSPPCA(GaussianProjection):
         noise: NoiseEstimator = "bias-corrected",
         evidence: EvidenceKind = "noiseless",
         model_prior: ModelPrior = "uniform",
+        refine: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-9,
         verbose: int = 0,
@@ -150,6 +162,7 @@ class GSPPCA(GaussianProjection):
         self.noise = noise
         self.evidence = evidence
         self.model_prior = model_prior
+        self.refine = refine
         self.max_iter = max_iter
         self.tol = tol
         self.verbose = verbose
@@ -181,28 +194,24 @@ class GSPPCA(GaussianProjection):
             op, columns = self._standardise(X, self.scale)
             file = self._open_checkpoint(checkpoint, X)
             options = Options(**self.get_params(deep=False), checkpoint=file)
-            solution = solve(op, options, self._scaled(op, X))
-            self._describe(solution, columns, op.shape[0] * op.shape[1])
+            solution = solve(op, options)
+            self._describe(solution, columns, *op.shape)
         for diagnostic in solution.diagnostics:
             warn(f"GSPPCA: {diagnostic.text}", diagnostic.category)
         return self
 
-    def _scaled(self, op: Operator, X: Table) -> Operator | None:
-        """Return the data with columns of unit variance, if components are counted."""
-        counted = isinstance(self.n_components, str) and self.n_components == "auto"
-        if not counted or op.shape[0] <= MIN_DOF:
-            return None
-        if self.scale:
-            return op
-        return standardise(self._validate(X, reset=False), True)[0]
-
-    def _describe(self, found: Solution, columns: Columns, entries: int) -> None:
-        """Set the fitted attributes; ``entries`` is the size of the operator."""
+    def _describe(self, found: Solution, columns: Columns, n: int, p: int) -> None:
+        """Set the fitted attributes; ``n`` and ``p`` are the shape of the operator."""
         selection, selected = found.selection, found.selection.columns
-        self._set_columns(columns, selection.order, selected, found.components, found.relevance)
+        self._set_columns(columns, selection.order, selected, found.components, selection.relevance)
+        inclusion = np.zeros(columns.mean.shape[0])
+        inclusion[columns.varying_index] = selection.inclusion
+        self.inclusion_probability_ = columns.numbers(inclusion)
         self.n_components_ = selection.d
         self.n_selected_ = int(selected.size)
-        log_evidence = columns.log_density(selection.log_evidence, entries)
+        # The refined evidence is the density of centred columns.
+        dof = n - 1 if selection.refined else n
+        log_evidence = columns.log_density(selection.log_evidence, dof * p)
         self.cardinalities_ = columns.values(selection.cardinalities)
         self.log_evidence_path_ = columns.values(log_evidence)
         self.log_evidence_ = float(log_evidence[selection.best])
@@ -211,7 +220,7 @@ class GSPPCA(GaussianProjection):
         self.noise_variance_ = float(columns.variance(selection.noise))
         self.active_noise_variance_ = float(columns.variance(found.active_noise))
         bounds = np.array(selection.run.bounds)
-        self.objective_path_ = columns.values(columns.log_density(bounds, entries))
+        self.objective_path_ = columns.values(columns.log_density(bounds, n * p))
         self.n_iter_ = int(bounds.size)
         self.stop_reason_ = selection.run.reason
 
@@ -234,6 +243,7 @@ class GSPPCA(GaussianProjection):
         check_choice("noise", self.noise, NOISE_ESTIMATORS)
         check_choice("evidence", self.evidence, EVIDENCES)
         check_choice("model_prior", self.model_prior, MODEL_PRIORS)
+        check_bool("refine", self.refine)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
 

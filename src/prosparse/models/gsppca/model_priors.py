@@ -18,9 +18,9 @@ def inclusion_probability(n: int, p: int, level: float = 0.05) -> float:
     return min(0.5, float(betaincinv(n + 1, p - n, level)))
 
 
-def log_prior(prior: str, cardinalities: np.ndarray, n: int, p: int) -> np.ndarray:
-    """Compute the log prior by the number of variables, up to a constant."""
+def log_odds(prior: str, n: int, p: int) -> float:
+    """Compute the prior log odds that a variable is active."""
     if prior == "uniform":
-        return np.zeros(len(cardinalities))
+        return 0.0
     rho = inclusion_probability(n, p)
-    return cardinalities * np.log(rho / (1.0 - rho))
+    return float(np.log(rho / (1.0 - rho)))

@@ -1,8 +1,8 @@
 """Solve GSPPCA: rank variables, compare cardinalities, fit components.
 
 The relaxed model ranks the variables (`model`), the evidence along the ranking determines their
-number (`evidence`), and PCA on the selected columns gives the components. By default, the number of
-components is that of the columns with significant shared variance (`structure`).
+number (`evidence`), the components of the other variables refine the selection (`refinement`), and
+PCA on the selected columns gives the components.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from numbers import Integral
 from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from ...data import Array, DenseOperator, Operator
 from ...data.arrays import is_numpy, precision_of, to_numpy
@@ -23,9 +24,10 @@ from ...inference.progress import Progress
 from ...numerics.spectrum import Spectrum, principal_components, spectrum
 from ...selection.dimension import resolve_dimension
 from ...selection.noise import noise_variance
-from ...structure import StandardisedData, count_components, select_shared_variables
+from ...structure import MIN_DOF, StandardisedData, count_components, select_shared_variables
 from .diagnostics import (
     Diagnostic,
+    diagnose_refined,
     diagnose_rows,
     diagnose_structure,
     empty_model,
@@ -40,8 +42,9 @@ from .factors import (
     to_factor_state,
 )
 from .model import State, init, make_step, min_noise, rank_variables, relative_relevance
-from .model_priors import log_prior
+from .model_priors import log_odds
 from .quasi_newton import QuasiNewton
+from .refinement import Refined, Refinement
 
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
 ModelPrior = Literal["uniform", "sparse"]
@@ -65,6 +68,7 @@ class Options(NamedTuple):
     noise: NoiseEstimator
     evidence: EvidenceKind
     model_prior: ModelPrior
+    refine: bool
     max_iter: int
     tol: float
     verbose: int
@@ -77,10 +81,13 @@ class SelectedVariables(NamedTuple):
     d: int
     run: Run[State] | Run[FactorState]  # of the relaxed model
     order: np.ndarray  # (p,) indices of the variables, most relevant first
+    relevance: np.ndarray  # (p,) between 0 and 1
+    inclusion: np.ndarray  # (p,) posterior probabilities
     noise: float  # variance of the inactive variables
     cardinalities: np.ndarray  # (m,) compared numbers of variables
     log_evidence: np.ndarray  # (m,) plus log prior
     best: int  # index of the selected cardinality
+    refined: bool = False
 
     @property
     def columns(self) -> np.ndarray:
@@ -92,7 +99,6 @@ class Solution(NamedTuple):
     """Results of a fit, in the columns and units of the operator."""
 
     selection: SelectedVariables
-    relevance: np.ndarray  # (p,) between 0 and 1
     components: Array  # (d, q) orthonormal rows, on the selected variables
     variances: np.ndarray  # (d,) along them
     explained_proportions: np.ndarray  # (d,) of the total variance
@@ -100,32 +106,81 @@ class Solution(NamedTuple):
     diagnostics: list[Diagnostic]
 
 
-def solve(op: Operator, options: Options, scaled: Operator | None = None) -> Solution:
-    """Select variables of a standardised data matrix and fit their components.
-
-    ``scaled`` is the data matrix with columns of unit variance, on which "auto" counts components.
-    """
-    parts, d, found = count_factors(op, options, scaled)
-    selection = select_variables(op, parts, d, options)
-    selected, n = selection.columns, parts.n
+def solve(op: Operator, options: Options) -> Solution:
+    """Select variables of a standardised data matrix and fit their components."""
+    if options.refine and op.shape[0] > MIN_DOF:
+        parts, selection, diagnostics = select_refined(op, options)
+    else:
+        parts, d, found = count_factors(op, options)
+        selection = select_variables(op, parts, d, options)
+        diagnostics = diagnose(op, parts, selection, options, found)
+    selected, d, n = selection.columns, selection.d, parts.n
     squares = to_numpy(op.column_squares())
     components, explained = principal_components(op.take_columns(selected), d)
     dof = (n - 1) * (selected.size - d)
     residual = (squares[selected].sum() - explained.sum()) / dof if dof else selection.noise
     return Solution(
         selection=selection,
-        relevance=relative_relevance(selection.run.state.t),
         components=components,
         variances=explained / (n - 1),
         explained_proportions=explained / squares.sum(),
         active_noise=max(float(residual), min_noise(parts)),
-        diagnostics=diagnose(op, parts, selection, options, found),
+        diagnostics=diagnostics,
     )
 
 
-def count_factors(
-    op: Operator, options: Options, scaled: Operator | None
-) -> tuple[Spectrum, int, bool]:
+def select_refined(
+    op: Operator, options: Options
+) -> tuple[Spectrum, SelectedVariables, list[Diagnostic]]:
+    """Select variables by the evidence, then refine by the components of the others."""
+    with Progress(None, "GSPPCA, refinement", options.verbose) as bar:
+        refinement = Refinement(
+            op,
+            log_odds(options.model_prior, *op.shape),
+            bar.advance,
+        )
+        counted = None
+        if is_counted(options):
+            counted = refinement.select_dimension()
+            d = 1 if counted is None else counted.d
+            d = min(d, min(op.shape) - 1, options.n_features_to_select or d)
+            options = options._replace(n_components=d)
+        parts, d, _ = count_factors(op, options)
+        free = options._replace(n_features_to_select=None)
+        selection = select_variables(op, parts, d, free)
+        starts = [np.isin(np.arange(op.shape[1]), selection.columns)]
+        if not refinement.is_large:
+            starts.append(refinement.eliminate(d))
+        if counted is not None:
+            starts.append(counted.selected)
+        refined = refinement.run(d, starts)
+    diagnostics = diagnose_refined(refined, options.n_features_to_select is not None)
+    return parts, refine_selection(op, selection, refined, options), diagnostics
+
+
+def refine_selection(
+    op: Operator, selection: SelectedVariables, refined: Refined, options: Options
+) -> SelectedVariables:
+    """Replace the ranking, the evidence and the selection by the refined ones."""
+    given, p = options.n_features_to_select, op.shape[1]
+    q = np.arange(selection.d + 1, p + 1) if given is None else np.array([given])
+    return selection._replace(
+        order=refined.order,
+        relevance=refined.relevance,
+        inclusion=refined.inclusion.probability,
+        cardinalities=q,
+        log_evidence=refined.log_evidence[q],
+        best=int(np.searchsorted(q, refined.n_selected)) if given is None else 0,
+        refined=True,
+    )
+
+
+def is_counted(options: Options) -> bool:
+    """Return whether the number of components is estimated."""
+    return isinstance(options.n_components, str) and options.n_components == "auto"
+
+
+def count_factors(op: Operator, options: Options) -> tuple[Spectrum, int, bool]:
     """Return the spectrum, the number of components, and whether any was found.
 
     "auto" does not count eigenvalues of the data: with unequal noise they exceed white noise even
@@ -133,8 +188,8 @@ def count_factors(
     components.
     """
     d, found = options.n_components, True
-    if isinstance(d, str) and d == "auto" and scaled is not None:
-        data = StandardisedData(scaled)
+    if is_counted(options) and op.shape[0] > MIN_DOF:
+        data = StandardisedData(op.unit_variance())
         selected = select_shared_variables(data, AUTO_FDR).selected
         found = bool(selected.any())
         d = max(1, count_components(data, selected))
@@ -168,7 +223,26 @@ def select_variables(op: Operator, parts: Spectrum, d: int, options: Options) ->
     order = rank_by_variance(parts, d) if empty else rank_variables(run.state.t, run.state.slope)
     noise = inactive_noise(parts, to_numpy(op.column_squares()), d, run.state.sigma2, options)
     q, log_evidence = compare_cardinalities(op, order, d, noise, options)
-    return SelectedVariables(d, run, order, noise, q, log_evidence, int(np.argmax(log_evidence)))
+    return SelectedVariables(
+        d=d,
+        run=run,
+        order=order,
+        relevance=relative_relevance(run.state.t),
+        inclusion=path_inclusion(order, q, log_evidence),
+        noise=noise,
+        cardinalities=q,
+        log_evidence=log_evidence,
+        best=int(np.argmax(log_evidence)),
+    )
+
+
+def path_inclusion(order: np.ndarray, q: np.ndarray, log_evidence: np.ndarray) -> np.ndarray:
+    """Return the posterior probability of each variable among the models along a ranking."""
+    weights = np.zeros(order.size)
+    np.add.at(weights, q - 1, np.exp(log_evidence - logsumexp(log_evidence)))
+    probability = np.empty(order.size)
+    probability[order] = np.minimum(np.cumsum(weights[::-1])[::-1], 1.0)
+    return probability
 
 
 def rank_by_variance(parts: Spectrum, d: int) -> np.ndarray:
@@ -242,7 +316,7 @@ def compare_cardinalities(
     q = np.arange(d + 1, op.shape[1] + 1) if given is None else np.array([given])
     with Progress(None, "GSPPCA, evidence", options.verbose) as bar:
         models = NestedModels(op, order, d, noise, options.evidence, bar.advance)
-        return models.search(q, lambda q: log_prior(options.model_prior, q, *op.shape))
+        return models.search(q, lambda q: q * log_odds(options.model_prior, *op.shape))
 
 
 def diagnose(

@@ -33,7 +33,8 @@ class SPPCA(GaussianProjection):
     ----------
     n_components : int or "auto", default="auto"
         Number of components, below min(n_samples, n_features). "auto" counts the eigenvalues that
-        exceed those of white noise.
+        exceed those of white noise, for the columns and for the columns divided by their noise
+        standard deviations, and uses the smaller number.
     penalty : {"slope", "aic", "bic", "ebic"} or float, default="slope"
         Criterion that selects the l1 penalty (slope heuristic, AIC, BIC, extended BIC), or the
         penalty itself, in units of the log-likelihood per unit of loading. If the path has too

@@ -23,6 +23,7 @@ from ...numerics.spectrum import added_squares, spectrum
 from ...selection.criteria import aic, bic, ebic
 from ...selection.dimension import resolve_dimension
 from ...selection.slope import Slope, robust_slope, selection_shape
+from ...structure import MIN_DOF, StandardisedData, count_components
 from .model import init
 from .path import find_largest_penalty, fit_one, fit_path, problem_of, refit_likelihoods
 
@@ -80,7 +81,7 @@ class Solution(NamedTuple):
 def solve(op: Operator, options: Options) -> Solution:
     """Fit the path to centred data and maximise the criterion over it."""
     parts = spectrum(op)
-    d = resolve_dimension(options.n_components, parts)
+    d = resolve_dimension(options.n_components, parts, shared_dimension(op, options))
     problem = problem_of(parts, options.max_iter, options.tol)
     start = init(parts, d)
     given = options.penalties is not None or not isinstance(options.penalty, str)
@@ -120,6 +121,18 @@ def solve(op: Operator, options: Options) -> Solution:
         bounds=np.concatenate([run.bounds for run in runs]),
         reason=worst([run.reason for run in runs]),
     )
+
+
+def shared_dimension(op: Operator, options: Options) -> int | None:
+    """Return the maximum of an estimated number of components; None if there is none.
+
+    Eigenvalues exceed white noise if columns differ in noise. At most the components are fitted
+    that exceed it after division of each column by its noise standard deviation.
+    """
+    if not isinstance(options.n_components, str) or op.shape[0] <= MIN_DOF:
+        return None
+    data = StandardisedData(op.unit_variance())
+    return max(1, count_components(data, np.ones(op.shape[1], dtype=bool)))
 
 
 def penalty_grid(options: Options, vanishing: float) -> np.ndarray:

@@ -1,0 +1,248 @@
+"""Posterior probability of each variable given the components of the others.
+
+The evidence of the papers knows one noise variance, and a variable enters it through its variance
+alone. Here, a variable x of n rows is a regression on d scores Z, which are computed without x
+(`refinement`). It belongs to one of four classes,
+
+                            noise variance s, common      noise variance of its own
+    inactive                N(0, s I)                     marginal over psi
+    active, gain g          s, loadings ~ g               marginal over psi, loadings ~ g
+
+where psi is scaled inverse chi-squared with one degree of freedom, and the loadings have Zellner's
+g-prior N(0, g psi (Z'Z)^-1) [Z86]. With f degrees of freedom of x and R2 = R2(d), the Bayes factor
+of an active variable with its own noise is, for a vague prior of psi,
+
+    (1 + g)^((f - d)/2) / (1 + g (1 - R2))^(f/2),
+
+the ratio of the densities of R2 under both hypotheses. With common noise it is
+
+    (1 + g)^(-d/2) exp(g / (1 + g) |x|^2 R2 / (2 s)).
+
+If rows have unequal noise, R2 has heavier tails. With random signs of the entries of x it follows
+approximately Beta(d' / 2, (f' - d') / 2). The Bayes factors use d' and f' if these make the
+variable less probable.
+
+The proportions of the classes, including those of a grid of g, and s are estimated from all
+variables by EM (empirical Bayes). If most inactive variables have the same variance, a variable of
+larger variance is thus hardly an inactive one; if their variances differ, the variance of a
+variable says nothing.
+
+[Z86]  A. Zellner. On assessing prior distributions and Bayesian regression analysis with g-prior
+       distributions. Bayesian Inference and Decision Techniques, 1986.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betaln, gammaln
+
+# Gains g: signal-to-noise ratios of the loadings times the number of rows. Smaller effects cannot
+# be distinguished from noise. The largest gain is this multiple of the number of rows.
+MIN_GAIN, GAIN_RATIO, MAX_GAIN_PER_ROW = 4.0, 2.0**1.5, 64.0
+GAIN_COUNT = 0.5  # prior count of each gain, over both kinds of noise
+NOISE_DOF = 1.0  # of the prior of psi
+MAX_ITERATIONS = 200
+TOLERANCE = 1e-3  # change of the expected number of active variables at convergence
+_N_INACTIVE = 2  # number of inactive classes
+
+
+class Explained(NamedTuple):
+    """How much of each variable the components of the others explain."""
+
+    squares: np.ndarray  # (p,) |x|^2
+    r2: np.ndarray  # (p,) R2(d)
+    d: float
+    dof: float  # of x: rows minus one
+    d_flips: np.ndarray  # (p,) d' under random signs
+    dof_flips: np.ndarray  # (p,) f' under random signs
+
+    def without_flips(self) -> Explained:
+        """Return the same with the exact distribution of R2 under rows of equal noise."""
+        return self._replace(
+            d_flips=np.full(self.r2.size, self.d), dof_flips=np.full(self.r2.size, self.dof)
+        )
+
+
+class Proportions(NamedTuple):
+    """Parameters of the mixture."""
+
+    active: float  # proportion of active variables
+    own_noise: float  # proportion of the inactive variables that have their own noise variance
+    gains: np.ndarray  # (2, m) proportions of the active ones: common and own noise, by gain
+    noise: float  # common noise variance s
+
+
+class Inclusion(NamedTuple):
+    """Result of `infer_inclusion`."""
+
+    log_active: np.ndarray  # (p,) log density of each variable if it is active
+    log_inactive: np.ndarray  # (p,) log density of each variable if it is inactive
+    probability: np.ndarray  # (p,) of being active
+    noise: np.ndarray  # (p,) posterior noise variance
+    log_evidence: float  # of all variables, maximised over the proportions
+    proportions: Proportions
+
+    @property
+    def log_bayes_factor(self) -> np.ndarray:
+        """Log Bayes factor of being active, (p,)."""
+        return self.log_active - self.log_inactive
+
+
+def gains_for(dof: float) -> np.ndarray:
+    """Return the grid of gains g, (m,)."""
+    count = int(np.ceil(np.log(MAX_GAIN_PER_ROW * dof / MIN_GAIN) / np.log(GAIN_RATIO)))
+    return np.asarray(MIN_GAIN * GAIN_RATIO ** np.arange(max(count, 1) + 1))
+
+
+def initial_proportions(active: float, noise: float, dof: float, common: bool) -> Proportions:
+    """Return the proportions from which EM starts.
+
+    Without ``common``, each variable has its own noise variance.
+    """
+    m = gains_for(dof).size
+    kinds = np.array([[0.5], [0.5]] if common else [[0.0], [1.0]])
+    return Proportions(active, 0.5 if common else 1.0, kinds * np.full(m, 1.0 / m), noise)
+
+
+def infer_inclusion(
+    explained: Explained, start: Proportions, log_prior_odds: float = 0.0
+) -> Inclusion:
+    """Estimate the proportions and compute the posterior of each variable.
+
+    ``log_prior_odds`` is added to the log odds of each variable.
+    """
+    model = _Mixture(explained, start, log_prior_odds)
+    current, previous = start, np.inf
+    for _ in range(MAX_ITERATIONS):
+        responsibilities = _normalise(model.log_joint(current))[1]
+        current = model.update(current, responsibilities)
+        active = float(np.sum(responsibilities[:, _N_INACTIVE:]))
+        if abs(active - previous) < TOLERANCE:
+            break
+        previous = active
+    return model.result(current)
+
+
+class _Mixture:
+    """Mixture of the classes: inactive with common and own noise, then active by gain."""
+
+    def __init__(self, explained: Explained, start: Proportions, log_prior_odds: float):
+        self.explained, self.log_prior_odds = explained, log_prior_odds
+        self.common = start.own_noise < 1.0
+        self.gains = gains_for(explained.dof)
+        self.log_gains = np.log1p(self.gains)
+        squares, dof, p = explained.squares, explained.dof, explained.squares.size
+        shape, rate = 0.5 * NOISE_DOF, 0.5 * NOISE_DOF * start.noise
+        self.rate = rate
+        self.constant = -0.5 * dof * np.log(2.0 * np.pi)
+        self.own = (
+            gammaln(shape + 0.5 * dof)
+            - gammaln(shape)
+            + shape * np.log(rate)
+            - (shape + 0.5 * dof) * np.log(rate + 0.5 * squares)
+        )
+        exact = self._own_factors(np.full(p, float(explained.d)), np.full(p, dof))
+        flips = self._own_factors(explained.d_flips, explained.dof_flips)
+        # The distribution under which the variable is less probable
+        by_flips = np.max(flips, axis=1) < np.max(exact, axis=1)
+        self.own_factors = np.where(by_flips[:, None], flips, exact)
+        self.d = np.where(by_flips, explained.d_flips, explained.d)
+        # f' R2 is the explained sum of squares in units of its null variance.
+        ratio = np.minimum(np.where(by_flips, explained.dof_flips / dof, 1.0), 1.0)
+        self.explained_squares = squares * explained.r2 * ratio
+
+    def _own_factors(self, d: np.ndarray, dof: np.ndarray) -> np.ndarray:
+        """Compute the log Bayes factors of active variables with their own noise, (p, m)."""
+        unexplained = np.log1p(self.gains * (1.0 - self.explained.r2[:, None]))
+        return 0.5 * (dof - d)[:, None] * self.log_gains - 0.5 * dof[:, None] * unexplained
+
+    def log_densities(self, noise: float) -> np.ndarray:
+        """Compute the log density of each variable in each class, (p, 2 + 2 m)."""
+        explained, gain = self.explained, self.gains / (1.0 + self.gains)
+        inactive = -0.5 * explained.dof * np.log(noise) - 0.5 * explained.squares / noise
+        factors = -0.5 * self.d[:, None] * self.log_gains
+        factors = factors + gain * (0.5 / noise * self.explained_squares[:, None])
+        common, own = inactive[:, None], self.own[:, None]
+        return self.constant + np.hstack([common, own, common + factors, own + self.own_factors])
+
+    def log_joint(self, proportions: Proportions) -> np.ndarray:
+        """Compute the log density plus the log prior probability of each class."""
+        active, own, gains, noise = proportions
+        inactive = (1.0 - active) * np.array([1.0 - own, own])
+        with np.errstate(divide="ignore"):
+            log_prior = np.log(np.concatenate([inactive, active * gains.ravel()]))
+        log_prior[_N_INACTIVE:] += self.log_prior_odds
+        return np.asarray(self.log_densities(noise) + log_prior)
+
+    def update(self, current: Proportions, responsibilities: np.ndarray) -> Proportions:
+        """Maximise the expected log density plus the log prior of the proportions."""
+        p, m = responsibilities.shape[0], self.gains.size
+        inactive = responsibilities[:, :_N_INACTIVE]
+        active = responsibilities[:, _N_INACTIVE:]
+        counts = np.sum(active, axis=0).reshape(2, m)
+        prior = GAIN_COUNT / m * np.array([[1.0], [1.0]] if self.common else [[0.0], [2.0]])
+        gains = (counts + prior) / np.sum(counts + prior)
+        proportion = (float(np.sum(active)) + 1.0) / (p + 2.0)
+        if not self.common:
+            return Proportions(proportion, 1.0, gains, current.noise)
+        own = (float(np.sum(inactive[:, 1])) + 1.0) / (float(np.sum(inactive)) + 2.0)
+        of_common = np.hstack([inactive[:, :1], active[:, :m]])
+        gain = np.concatenate([[0.0], self.gains / (1.0 + self.gains)])
+        squares = self.explained.squares[:, None] - gain * self.explained_squares[:, None]
+        total = float(np.sum(of_common))
+        noise = current.noise
+        if total > TOLERANCE:
+            noise = max(float(np.sum(of_common * squares)) / (self.explained.dof * total), 1e-300)
+        return Proportions(proportion, own, gains, noise)
+
+    def log_prior(self, proportions: Proportions) -> float:
+        """Return the log prior density of the proportions, up to a constant."""
+        parts = [proportions.active, 1.0 - proportions.active]
+        if self.common:
+            parts += [proportions.own_noise, 1.0 - proportions.own_noise]
+        used = proportions.gains[proportions.gains > 0.0]
+        weight = GAIN_COUNT / self.gains.size * (1.0 if self.common else 2.0)
+        return float(np.sum(np.log(parts)) + weight * np.sum(np.log(used)))
+
+    def result(self, proportions: Proportions) -> Inclusion:
+        joint = self.log_joint(proportions)
+        active, m = proportions.active, self.gains.size
+        log_active = _normalise(joint[:, _N_INACTIVE:])[0] - np.log(active)
+        log_inactive = _normalise(joint[:, :_N_INACTIVE])[0] - np.log1p(-active)
+        log_total, responsibilities = _normalise(joint)
+        of_common = responsibilities[:, 0] + np.sum(
+            responsibilities[:, _N_INACTIVE : _N_INACTIVE + m], axis=1
+        )
+        explained = self.explained
+        unexplained = explained.squares * (1.0 - explained.r2) + 2.0 * self.rate
+        own = unexplained / max(explained.dof - explained.d + NOISE_DOF, 1.0)
+        return Inclusion(
+            log_active=log_active,
+            log_inactive=log_inactive,
+            probability=np.sum(responsibilities[:, _N_INACTIVE:], axis=1),
+            noise=of_common * proportions.noise + (1.0 - of_common) * own,
+            log_evidence=float(np.sum(log_total)),
+            proportions=proportions,
+        )
+
+
+def _normalise(joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log of the sum of exp(joint) of each row, and the proportions."""
+    largest = np.max(joint, axis=1, keepdims=True)
+    weights = np.exp(joint - largest)
+    total = np.sum(weights, axis=1, keepdims=True)
+    return (largest + np.log(total))[:, 0], weights / total
+
+
+def log_number_prior(cardinalities: np.ndarray, p: int) -> np.ndarray:
+    """Compute the log prior of a set of each number of variables out of p.
+
+    All numbers are equally probable, and so are all sets of a number [SB10]: the log probability is
+    minus the log of (p + 1) times a binomial coefficient.
+
+    [SB10]  J. Scott, J. Berger. Bayes and empirical-Bayes multiplicity adjustment in the
+            variable-selection problem. Annals of Statistics 38, 2010.
+    """
+    return np.asarray(betaln(cardinalities + 1.0, p - cardinalities + 1.0))

@@ -1,0 +1,272 @@
+"""Refine a selection by the components of the other variables.
+
+The evidence of the papers selects variables by their variance. The refinement starts from such a
+selection S and repeats two steps:
+
+1. R2(d) of each variable with the first d principal components of S, a member of S left out of its
+   own (`structure`). Columns are divided by their noise standard deviations, rows by their scales.
+2. The posterior probability of each variable (`inclusion`). The variables are ranked by their Bayes
+   factors. With f_1 and f_0 the densities of an active and an inactive variable, the evidence of
+   the first q variables is the product of f_1 over these and of f_0 over the others, times the
+   prior of a set of q variables. The q of largest evidence is the next S.
+
+The evidence of all variables given the components of the others is a pseudo-likelihood [B75]. It
+compares the rounds, the initial selections and the numbers of components.
+
+[B75]  J. Besag. Statistical analysis of non-lattice data. The Statistician 24, 1975.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ...data import Operator
+from ...data.arrays import from_numpy, to_numpy
+from ...data.row_groups import single_group
+from ...structure import (
+    FIT_TOLERANCE,
+    StandardisedData,
+    compute_communalities,
+    count_components,
+    equalise_rows,
+    select_shared_variables,
+)
+from .evidence import MAX_ENTRIES_EXHAUSTIVE
+from .inclusion import (
+    Explained,
+    Inclusion,
+    Proportions,
+    infer_inclusion,
+    initial_proportions,
+    log_number_prior,
+)
+
+MAX_ROUNDS = 8
+FDR = 0.05  # false discovery rate of the variables whose components are counted
+REMAINING = 0.7  # proportion of the variables that a step of backward elimination retains
+MAX_FAILURES = 2  # numbers of components without improvement that end the search
+SCALED_TOLERANCE = 1e-6  # relative difference of the variances of columns that were scaled
+MIN_MEMBERS = 2  # minimum number of variables whose components are computed
+_MAX_WEIGHTS = 256  # number of products of scores that are multiplied with the data at a time
+_MIN_NOISE = 1e-12  # lower bound of noise variances, relative to the column
+
+
+class EqualisedData(NamedTuple):
+    """Data matrix with rows divided by their scales."""
+
+    op: Operator  # centred, in the unit of the data
+    standardised: StandardisedData  # the same with columns of equal variance
+    squares: np.ndarray  # (p,) sums of squares of the columns of `op`
+    log_volume: float  # log of the factor by which densities decrease in the unit of the data
+
+
+class Refined(NamedTuple):
+    """Variables that the refinement selects."""
+
+    d: int
+    order: np.ndarray  # (p,) variables by decreasing Bayes factor
+    log_evidence: np.ndarray  # (p + 1,) of the first 0, ..., p variables, plus log prior
+    inclusion: Inclusion
+    explained: Explained
+
+    @property
+    def relevance(self) -> np.ndarray:
+        """R2 with the likelihood ratio 1 + Bayes factor, relative to the largest, (p,)."""
+        log_ratio = np.logaddexp(0.0, self.inclusion.log_bayes_factor)
+        r2 = -np.expm1(-2.0 * log_ratio / self.explained.dof)
+        return np.asarray(r2 / max(float(np.max(r2)), np.finfo(float).tiny))
+
+    @property
+    def n_selected(self) -> int:
+        """Number of variables of largest evidence, 0 if none is active."""
+        return int(np.argmax(self.log_evidence))
+
+    @property
+    def selected(self) -> np.ndarray:
+        """Mask of the variables of largest evidence, (p,)."""
+        mask = np.zeros(self.order.size, dtype=bool)
+        mask[self.order[: self.n_selected]] = True
+        return mask
+
+
+class Refinement:
+    """Search for the variables that the components of the others explain.
+
+    Parameters
+    ----------
+    op : Operator
+        Centred data matrix.
+    log_prior_odds : float
+        Added to the log odds of each variable.
+    report : callable
+        Receives the log evidence of each round.
+    """
+
+    def __init__(
+        self,
+        op: Operator,
+        log_prior_odds: float = 0.0,
+        report: Callable[[float], None] = lambda log_evidence: None,
+    ):
+        self.data = equalise(op)
+        squares = to_numpy(op.column_squares())
+        # The noise variances of scaled columns differ.
+        self.is_scaled = float(np.ptp(squares)) <= SCALED_TOLERANCE * float(np.max(squares))
+        self.log_prior_odds, self.report = log_prior_odds, report
+        self.dof = op.shape[0] - 1.0
+        self.is_large = op.shape[0] * op.shape[1] > MAX_ENTRIES_EXHAUSTIVE
+
+    def select_dimension(self) -> Refined | None:
+        """Select the number of components of largest evidence.
+
+        The search starts from the components that the variables with shared variance have in excess
+        of white noise, goes down, and ends after two numbers without improvement. Returns None if
+        no variables share variance. Random signs make the distribution of R2 the heavier, the more
+        of a variable is explained. Numbers of components are therefore compared by the exact
+        distribution.
+        """
+        shared = select_shared_variables(self.data.standardised, FDR).selected
+        if shared.sum() < MIN_MEMBERS:
+            return None
+        best = self.run(max(1, count_components(self.data.standardised, shared)), [shared])
+        largest, d = self._exact_log_evidence(best), best.d - 1
+        while d >= max(1, best.d - MAX_FAILURES):
+            other = self.run(d, [best.selected, shared])
+            log_evidence = self._exact_log_evidence(other)
+            if log_evidence > largest:
+                best, largest = other, log_evidence
+            d -= 1
+        return best
+
+    def _exact_log_evidence(self, found: Refined) -> float:
+        """Return the log evidence of all variables if R2 follows its exact distribution."""
+        exact = found.explained.without_flips()
+        start = found.inclusion.proportions
+        return infer_inclusion(exact, start, self.log_prior_odds).log_evidence
+
+    def run(self, d: int, starts: list[np.ndarray]) -> Refined:
+        """Refine several initial selections and return the one of largest evidence."""
+        results = [self.iterate(d, start) for start in starts if start.any()]
+        return max(results, key=lambda result: result.inclusion.log_evidence)
+
+    def eliminate(self, d: int) -> np.ndarray:
+        """Remove the variables of smallest Bayes factors in steps, starting from all, (p,).
+
+        Returns the selection of the step of largest evidence.
+        """
+        members = np.ones(self.data.squares.size, dtype=bool)
+        noise, proportions = self._initial_noise(members)
+        steps = []
+        while members.sum() > max(d + 1, MIN_MEMBERS):
+            steps.append(self.evaluate(d, members, noise, proportions))
+            remaining = steps[-1].order[: int(REMAINING * members.sum())]
+            members = np.isin(np.arange(members.size), remaining)
+        best = max(steps, key=lambda step: step.inclusion.log_evidence, default=None)
+        return members if best is None else best.selected
+
+    def iterate(self, d: int, start: np.ndarray) -> Refined:
+        """Repeat both steps until the selection converges; return the best round."""
+        members, tried = start, []
+        noise, proportions = self._initial_noise(members)
+        best: Refined | None = None
+        for _ in range(MAX_ROUNDS):
+            tried.append(members)
+            current = self.evaluate(d, members, noise, proportions)
+            self.report(current.inclusion.log_evidence)
+            if best is None or current.inclusion.log_evidence > best.inclusion.log_evidence:
+                best = current
+            members, proportions = current.selected, current.inclusion.proportions
+            noise = current.inclusion.noise
+            is_known = any(np.array_equal(members, other) for other in tried)
+            if is_known or members.sum() < MIN_MEMBERS:
+                break
+        assert best is not None
+        return best
+
+    def _initial_noise(self, members: np.ndarray) -> tuple[np.ndarray, Proportions]:
+        """Return noise variances and proportions before the first round."""
+        variances = self.data.squares / self.dof
+        common = float(np.median(variances[members if members.all() else ~members]))
+        proportions = initial_proportions(
+            float(members.mean()), common, self.dof, common=not self.is_scaled
+        )
+        return variances if self.is_scaled else np.full(variances.size, common), proportions
+
+    def evaluate(
+        self, d: int, members: np.ndarray, noise: np.ndarray, start: Proportions
+    ) -> Refined:
+        """Rank all variables given the components of the members."""
+        explained = explain(self.data, members, d, noise, self.dof)
+        inclusion = infer_inclusion(explained, start, self.log_prior_odds)
+        factors, p = inclusion.log_bayes_factor, members.size
+        order = np.lexsort((-explained.r2, -factors))
+        log_evidence = np.append(0.0, np.cumsum(factors[order]))
+        log_evidence += self.data.log_volume + float(np.sum(inclusion.log_inactive))
+        log_evidence += log_number_prior(np.arange(p + 1.0), p)
+        return Refined(d, order, log_evidence, inclusion, explained)
+
+
+def equalise(op: Operator) -> EqualisedData:
+    """Divide the rows by their scales."""
+    (n, p), like = op.shape, op.column_squares()
+    equalised = equalise_rows(op.unit_variance())
+    scale = equalised.row_scale
+    divided = op.scale_rows(from_numpy(1.0 / scale, like, op.dtype))
+    divided = single_group(n).centre_operator(divided)
+    return EqualisedData(
+        divided,
+        StandardisedData(equalised.op),
+        np.maximum(to_numpy(divided.column_squares()).astype(float), np.finfo(float).tiny),
+        -p * float(np.sum(np.log(scale))),
+    )
+
+
+def explain(
+    data: EqualisedData, members: np.ndarray, d: int, noise: np.ndarray, dof: float
+) -> Explained:
+    """Compute R2(d) of each variable with the components of the members.
+
+    ``noise`` (p,) are the noise variances by which the columns are divided.
+    """
+    squares = data.squares
+    noise = np.maximum(noise, _MIN_NOISE * squares / dof)
+    factors = from_numpy(1.0 / np.sqrt(noise), data.op.column_squares(), data.op.dtype)
+    whitened = StandardisedData(data.op.scale_columns(factors))
+    d = min(d, int(members.sum()) - 1)
+    r2 = compute_communalities(whitened, members, d)
+    found = whitened.principal_components(members, d, FIT_TOLERANCE)
+    scores = whitened.scores(found, min(d, found.eigenvalues.size))
+    d_flips, dof_flips = flip_degrees_of_freedom(data.op, squares, scores)
+    return Explained(squares, r2, float(scores.shape[1]), dof, d_flips, dof_flips)
+
+
+def flip_degrees_of_freedom(
+    op: Operator, squares: np.ndarray, scores: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return d' and f' of R2 under random signs of the entries of each column.
+
+    R2 has the mean tr M and the variance 2 (|M|_F^2 - sum_a h_a^2 y_a^4) with M = sum_a y_a^2 u_a
+    u_a', y the column scaled to unit length, u_a the rows of the scores and h_a = |u_a|^2.
+    Beta(d' / 2, (f' - d') / 2) has the same mean and variance.
+    """
+    like = op.column_squares()
+
+    def moments(power: int, weights: np.ndarray) -> np.ndarray:
+        sums = to_numpy(op.power_sums(power, from_numpy(weights, like, op.dtype)))
+        return np.asarray(sums.astype(float) / squares[:, None] ** (power // 2))
+
+    i, k = np.triu_indices(scores.shape[1])
+    mean, norm = np.zeros((2, squares.size))
+    for first in range(0, i.size, _MAX_WEIGHTS):
+        rows, columns = i[first : first + _MAX_WEIGHTS], k[first : first + _MAX_WEIGHTS]
+        M = moments(2, scores[:, rows] * scores[:, columns])
+        mean += np.sum(M[:, rows == columns], axis=1)
+        norm += np.sum(np.where(rows == columns, 1.0, 2.0) * M**2, axis=1)
+    leverages = np.sum(scores**2, axis=1)
+    variance = 2.0 * (norm - moments(4, leverages[:, None] ** 2)[:, 0])
+    mean = np.clip(mean, 1e-12, 1.0 - 1e-9)
+    dof = 2.0 * np.maximum(mean * (1.0 - mean) / np.maximum(variance, 1e-12 * mean) - 1.0, 1e-3)
+    return mean * dof, dof
