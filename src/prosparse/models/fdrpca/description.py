@@ -7,7 +7,7 @@ import numpy as np
 from ...data.arrays import to_numpy
 from .._base import VariableSelector
 from ..description import COUNTS, Method, ModelPath, Option
-from ..schema import PROJECTION, Schema, nonnegative
+from ..schema import PROJECTION, Schema, nonnegative, numbers
 from .estimator import FDRPCA
 from .row_diagnostics import influential_rows, list_rows
 
@@ -42,6 +42,7 @@ def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: in
     return reason
 
 
+KNOCKOFF_ATTRIBUTES = ("knockoff_statistics_", "evalues_")
 COUNT_MODEL = ("count_weights_", "count_proportions_", "count_noise_")
 
 METHOD = Method(
@@ -62,6 +63,27 @@ METHOD = Method(
             "null",
             "null hypothesis: robust (rows may have unequal noise) or exchangeable (they may not)",
             default="robust",
+        ),
+        Option(
+            "control",
+            "control",
+            "control of the false discovery rate: bh (Benjamini-Hochberg) or knockoff (with a "
+            "proof in finite samples)",
+            default="bh",
+        ),
+        Option(
+            "shadows",
+            "n_shadows",
+            "number of shadows of each variable, for knockoff control",
+            type=int,
+            default="1",
+        ),
+        Option(
+            "draws",
+            "n_draws",
+            "number of times that the shadows are drawn, for knockoff control",
+            type=int,
+            default="1",
         ),
         Option(
             "min-communality",
@@ -87,8 +109,10 @@ METHOD = Method(
         },
         optional={
             **dict.fromkeys(COUNT_MODEL, nonnegative("p")),
+            "knockoff_statistics_": numbers("m", "p", finite=True),
+            "evalues_": nonnegative("p"),
         },
-        all_or_none=(COUNT_MODEL,),
+        all_or_none=(COUNT_MODEL, KNOCKOFF_ATTRIBUTES),
     ),
     standardizes=True,
     tests_variables=True,

@@ -26,8 +26,15 @@ from ...errors import (
     plural,
     warn,
 )
-from ...structure import StandardisedData, equalise_rows, estimate_row_scale
-from .._base import SparseProjection, check_varying
+from ...structure import (
+    Knockoffs,
+    SharedByKnockoffs,
+    StandardisedData,
+    equalise_rows,
+    estimate_row_scale,
+    select_shared_by_knockoffs,
+)
+from .._base import SparseProjection, check_varying, seed_of
 from .model import Options, Solution, solve
 from .pearson_residuals import (
     CountModel,
@@ -48,6 +55,7 @@ from .row_diagnostics import (
 )
 
 Null = Literal["robust", "exchangeable"]
+Control = Literal["bh", "knockoff"]
 
 
 class FDRPCA(SparseProjection):
@@ -75,6 +83,17 @@ class FDRPCA(SparseProjection):
         Null hypothesis. "robust" allows rows of unequal noise and outlying rows. "exchangeable"
         assumes that all rows have the same distribution. It finds structure that rests on fewer
         than about eight rows, which signs alone cannot distinguish from outlying rows.
+    control : {"bh", "knockoff"}, default="bh"
+        Control of the false discovery rate. "bh" applies the Benjamini-Hochberg procedure to the
+        p-values; the rate is established by simulation. "knockoff" compares each variable with
+        randomised copies of it, its *shadows*; the rate is proved in finite samples (see Notes). It
+        selects at least 1 / (``fdr`` * ``n_shadows``) variables, or none.
+    n_shadows : int, default=1
+        Number of shadows of each variable, for ``control="knockoff"``. More shadows allow smaller
+        selections.
+    n_draws : int, default=1
+        Number of times that the shadows are drawn, for ``control="knockoff"``. The e-values of all
+        draws are averaged: with 10 draws or more, the selection hardly depends on ``random_state``.
     min_communality : float, default=0.0
         Minimum communality of selected variables, between 0 and 1.
     rank_transform : bool, default=False
@@ -84,6 +103,8 @@ class FDRPCA(SparseProjection):
         Whether ``X`` contains counts (molecules of genes, words, species) in rows that differ in
         sequencing depth or length. Counts are replaced by Pearson residuals (see Notes). Sparse
         data stay sparse.
+    random_state : int, RandomState instance or None, default=0
+        Seed for the shadows, for ``control="knockoff"``.
 
     Attributes
     ----------
@@ -97,7 +118,13 @@ class FDRPCA(SparseProjection):
     qvalues_ : ndarray of shape (n_features_in_,)
         Benjamini-Hochberg adjusted p-values. Variables with a q-value of at most ``fdr`` and a
         communality of at least ``min_communality`` are selected. The p-values depend on ``fdr``;
-        fit again for another rate.
+        fit again for another rate. With ``control="knockoff"``, the least rate at which each
+        variable is selected.
+    knockoff_statistics_ : ndarray of shape (n_draws, n_features_in_)
+        Statistics of the knockoff filter: positive if a variable has a larger statistic than all of
+        its shadows, and negative if a shadow has the largest. Only if ``control="knockoff"``.
+    evalues_ : ndarray of shape (n_features_in_,)
+        E-values of the null hypothesis, averaged over the draws. Only if ``control="knockoff"``.
     communality_ : ndarray of shape (n_features_in_,)
         Proportion of the variance of each variable explained by the components, with the variable
         itself left out of them. Its null expectation is ``null_communality_``.
@@ -161,6 +188,15 @@ class FDRPCA(SparseProjection):
     is found by its largest correlation. Pairs are not searched if n_samples * n_features^2 exceeds
     8.6e9, for example with 200 rows and more than 6,500 columns.
 
+    **Knockoffs.** With ``control="knockoff"``, a shadow of a variable has the same entries in random
+    order (``null="exchangeable"``, within groups), or the same deviations from the mean with random
+    signs (``null="robust"``). Each variable and its shadows are tested together, and the knockoff
+    filter selects variables that exceed their shadows. If null variables are exchangeable with
+    their shadows, given all others, the false discovery rate is at most ``fdr`` for any number of
+    rows and any distribution. With several draws, the e-BH procedure is applied to the mean
+    e-values. A minimum communality removes variables after the selection, without proof of the
+    rate.
+
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
     the rows differ only in their size factors. Rows with larger residuals throughout are scaled
@@ -174,9 +210,15 @@ class FDRPCA(SparseProjection):
     References
     ----------
     Y. Benjamini, Y. Hochberg (1995). Controlling the false discovery rate. JRSS B.
+    R. F. Barber, E. J. Candes (2015). Controlling the false discovery rate via knockoffs. Annals of
+    Statistics.
+    J. R. Gimenez, J. Zou (2019). Improving the stability of the knockoff procedure: multiple
+    simultaneous knockoffs and entropy maximization. AISTATS.
     G. H. Golub (1973). Some modified matrix eigenvalue problems. SIAM Review.
     M. Linting, B. J. van Os, J. J. Meulman (2011). Statistical significance of the contribution of
     variables to the PCA solution. Psychometrika.
+    Z. Ren, R. F. Barber (2024). Derandomised knockoffs: leveraging e-values for false discovery
+    rate control. JRSS B.
 
     Examples
     --------
@@ -192,6 +234,7 @@ class FDRPCA(SparseProjection):
         ("communality", "communality_"),
         ("pvalue", "pvalues_"),
         ("qvalue", "qvalues_"),
+        ("evalue", "evalues_"),
         ("count_weight", "count_weights_"),
         ("count_proportion", "count_proportions_"),
         ("count_noise", "count_noise_"),
@@ -199,6 +242,8 @@ class FDRPCA(SparseProjection):
 
     pvalues_: Array
     qvalues_: Array
+    knockoff_statistics_: Array
+    evalues_: Array
     communality_: Array
     null_communality_: float
     component_pvalues_: Array
@@ -215,16 +260,24 @@ class FDRPCA(SparseProjection):
         *,
         fdr: float = 0.05,
         null: Null = "robust",
+        control: Control = "bh",
+        n_shadows: int = 1,
+        n_draws: int = 1,
         min_communality: float = 0.0,
         rank_transform: bool = False,
         counts: bool = False,
+        random_state: int | np.random.RandomState | None = 0,
     ):
         self.n_components = n_components
         self.fdr = fdr
         self.null = null
+        self.control = control
+        self.n_shadows = n_shadows
+        self.n_draws = n_draws
         self.min_communality = min_communality
         self.rank_transform = rank_transform
         self.counts = counts
+        self.random_state = random_state
 
     def fit(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> Self:
         """Select the variables with shared variance and fit their components.
@@ -250,9 +303,11 @@ class FDRPCA(SparseProjection):
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
             check_varying(op, columns)
             data = StandardisedData(op if rows is None else rows.centre_operator(op), rows)
-            tested = self._tested_data(table, columns, op, data)
+            tested_op = self._normal_scores(table, columns) if self.rank_transform else op
+            tested = self._tested_data(tested_op, data)
             rounding = np.zeros(data.p) if self.counts else _rounding_squares(table, columns, op)
-            solution = solve(tested, data, rounding, self._options())
+            by_knockoffs = self._apply_knockoffs(tested_op, data)
+            solution = solve(tested, data, rounding, self._options(), by_knockoffs)
             self._set_attributes(solution, data, columns)
             scores = _orthonormal_scores(solution, data)
             self.row_influence_ = row_influence(scores * np.sqrt(solution.sums_of_squares))
@@ -316,12 +371,21 @@ class FDRPCA(SparseProjection):
         columns = np.arange(mean.size) if columns is None else columns
         return _standard_residuals(X, columns, null.proportions, rows, mean, scale)
 
-    def _tested_data(
-        self, table: Table, columns: Columns, op: Operator, data: StandardisedData
-    ) -> StandardisedData:
+    def _apply_knockoffs(self, op: Operator, data: StandardisedData) -> SharedByKnockoffs | None:
+        """Select variables by the knockoff filter; None if it is not used."""
+        if self.control != "knockoff":
+            return None
+        options = Knockoffs(
+            fdr=float(self.fdr),
+            n_shadows=int(self.n_shadows),
+            n_draws=int(self.n_draws),
+            seed=seed_of(self.random_state),
+            signs=self.null == "robust",
+        )
+        return select_shared_by_knockoffs(op, data.groups, options)
+
+    def _tested_data(self, op: Operator, data: StandardisedData) -> StandardisedData:
         """Return the data that are tested, and set the scales of the rows."""
-        if self.rank_transform:
-            op = self._normal_scores(table, columns)
         if self.null == "robust":
             equalised = equalise_rows(op, data.groups)
             self.row_scale_ = equalised.row_scale
@@ -349,12 +413,22 @@ class FDRPCA(SparseProjection):
                 f"`min_communality` must be in [0, 1], got {self.min_communality!r}."
             )
         check_choice("null", self.null, get_args(Null))
+        check_choice("control", self.control, get_args(Control))
+        check_integer("n_shadows", self.n_shadows, 1)
+        check_integer("n_draws", self.n_draws, 1)
         check_bool("rank_transform", self.rank_transform)
         check_bool("counts", self.counts)
         if self.counts and self.rank_transform:
             raise ParameterError(
                 "`rank_transform=True` and `counts=True` cannot be combined: both transform the "
                 "columns before the test. Set one of them."
+            )
+
+        if self.counts and self.control == "knockoff":
+            raise ParameterError(
+                '`control="knockoff"` and `counts=True` cannot be combined: residuals of counts in '
+                "rows of unequal depth are neither exchangeable nor symmetric. Set "
+                '`control="bh"`.'
             )
 
     # --- from the solution to attributes
@@ -380,6 +454,12 @@ class FDRPCA(SparseProjection):
 
         self.pvalues_ = columns.values(expand(solution.test.pvalues, 1.0))
         self.qvalues_ = columns.values(expand(solution.qvalues, 1.0))
+        if isinstance(solution.test, SharedByKnockoffs):
+            filtered = solution.test.filtered
+            self.evalues_ = columns.values(expand(filtered.evalues, 0.0))
+            full = np.zeros((filtered.statistics.shape[0], width))
+            full[:, kept] = filtered.statistics
+            self.knockoff_statistics_ = columns.values(full)
         self.communality_ = columns.numbers(expand(solution.communality, 0.0))
         for name in ("component_pvalues", "component_qvalues"):
             full = np.ones((self.n_components_, width))
