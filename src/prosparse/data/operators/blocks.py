@@ -110,7 +110,7 @@ class ShadowedRows(Source):
 
     def __init__(self, inner: Source, columns: np.ndarray | None, shadows: Shadows):
         self.inner, self.columns, self.shadows = inner, columns, shadows
-        self.rows = np.arange(inner.shape[0])
+        self.rows = np.arange(inner.shape[0])[:, None]
         self.shape, self.dtype = (inner.shape[0], shadows.columns.size), inner.dtype
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
@@ -153,7 +153,7 @@ def _append_shadows(
     check_masked(raw)
     raw = canonical(raw) if issparse(raw) else np.asarray(raw)
     raw = to_double(raw if columns is None else raw[:, columns])
-    return shadows.append_to(raw, rows)
+    return shadows.append_to(raw, rows[:, 0])
 
 
 class Standard(NamedTuple):
