@@ -101,7 +101,7 @@ def select(
     ...     return np.max(R - np.eye(len(R)), axis=0)
     >>> found = knockoffs.select(largest_correlation, X, fdr=0.2, n_shadows=4)
     >>> int(found.support.sum()), int(truth[found.support].sum())
-    (8, 8)
+    (10, 10)
     """
     check_non_negative("fdr", fdr)
     if not 0.0 < fdr < 1.0:

@@ -14,10 +14,10 @@ from prosparse.structure.knockoff_filter import (
 pytestmark = pytest.mark.quick
 
 
-def threshold_by_definition(W, K, q):
+def threshold_by_definition(w, K, q):
     """min {t > 0: (1 + V(t)) / (K R(t)) <= q}, one t after the other."""
-    for t in np.unique(np.abs(W[W != 0.0])):
-        if (1 + np.sum(W <= -t)) / (K * max(1, np.sum(W >= t))) <= q:
+    for t in np.unique(np.abs(w[w != 0.0])):
+        if (1 + np.sum(w <= -t)) / (K * max(1, np.sum(w >= t))) <= q:
             return t
     return np.inf
 
@@ -26,13 +26,13 @@ def threshold_by_definition(W, K, q):
 @pytest.mark.parametrize("q", [0.05, 0.1, 0.3, 0.5])
 def test_threshold_and_rates_follow_the_definition(K, q, rng):
     for _ in range(40):
-        W = np.round(rng.standard_normal(60) + 1.0, 1)  # with ties and zeros
-        t = threshold_by_definition(W, K, q)
-        assert knockoff_threshold(W, K, q) == t
-        np.testing.assert_array_equal(knockoff_rates(W, K) <= q, W >= t)
-        selected, n_false = W >= t, np.sum(W <= -t)
+        w = np.round(rng.standard_normal(60) + 1.0, 1)  # with ties and zeros
+        t = threshold_by_definition(w, K, q)
+        assert knockoff_threshold(w, K, q) == t
+        np.testing.assert_array_equal(knockoff_rates(w, K) <= q, w >= t)
+        selected, n_false = w >= t, np.sum(w <= -t)
         np.testing.assert_allclose(
-            knockoff_evalues(W, K, q), selected * W.size * K / (1.0 + n_false)
+            knockoff_evalues(w, K, q), selected * w.size * K / (1.0 + n_false)
         )
 
 
@@ -41,16 +41,16 @@ def test_least_number_of_discoveries(K):
     q = 0.1
     least = int(np.ceil(1 / (K * q)))
     for n_discoveries, expected in ((least - 1, 0), (least, least)):
-        W = np.r_[np.arange(1.0, n_discoveries + 1.0), np.zeros(50)]
-        assert np.sum(knockoff_rates(W, K) <= q) == expected
+        w = np.r_[np.arange(1.0, n_discoveries + 1.0), np.zeros(50)]
+        assert np.sum(knockoff_rates(w, K) <= q) == expected
 
 
 def test_ebh_of_one_draw_equals_the_filter(rng):
     for K in (1, 3):
         for q in (0.1, 0.2, 0.4):
-            W = rng.standard_normal(80) + 0.8
+            w = rng.standard_normal(80) + 0.8
             np.testing.assert_array_equal(
-                adjust_evalues(knockoff_evalues(W, K, q)) <= q, knockoff_rates(W, K) <= q
+                adjust_evalues(knockoff_evalues(w, K, q)) <= q, knockoff_rates(w, K) <= q
             )
 
 
@@ -83,9 +83,9 @@ def test_rate_and_evalues_with_independent_statistics(K, n_true, rng):
         T = np.abs(rng.standard_t(3, (K + 1, p))) * np.exp(rng.standard_normal())
         layer = rng.integers(K + 1, size=p)
         T[layer[:n_true], np.arange(n_true)] += 4.0
-        W = compare_with_shadows(T, layer)
-        selected = knockoff_rates(W, K) <= q
+        w = compare_with_shadows(T, layer)
+        selected = knockoff_rates(w, K) <= q
         false[run] = np.sum(selected[n_true:]) / max(1, selected.sum())
-        sums[run] = np.sum(knockoff_evalues(W, K, q)[n_true:])
+        sums[run] = np.sum(knockoff_evalues(w, K, q)[n_true:])
     for values, limit in ((false, q), (sums, p)):
         assert values.mean() <= limit + 3.0 * values.std() / np.sqrt(n_runs)

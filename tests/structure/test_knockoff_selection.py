@@ -63,7 +63,8 @@ def test_exchanged_columns_and_shadows_exchange_their_statistics(signs, grouped,
     W = compare_with_shadows(before, shadows.original_layer)
     W_swapped = compare_with_shadows(after, layer)
     np.testing.assert_array_equal(W_swapped, np.where(which, -W, W))
-    assert np.any(which & (W > 0.0)) and np.any(W < 0.0)
+    assert np.any(which & (W > 0.0))
+    assert np.any(W < 0.0)
 
 
 @pytest.mark.parametrize("signs", [False, True])
@@ -112,7 +113,9 @@ def test_selections_do_not_depend_on_the_container():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("signs", "K", "M"), [(False, 1, 1), (False, 3, 1), (True, 2, 1), (True, 2, 3)])
+@pytest.mark.parametrize(
+    ("signs", "K", "M"), [(False, 1, 1), (False, 3, 1), (True, 2, 1), (True, 2, 3)]
+)
 def test_rate_with_rows_that_satisfy_the_null(signs, K, M):
     """Exchangeable lognormal columns, or rows of unequal noise with symmetric entries."""
     q, n_runs, n, p = 0.2, 120, 30, 40

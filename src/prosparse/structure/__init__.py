@@ -2,7 +2,8 @@
 
 `StandardisedData` wraps the data matrix, and `equalise_rows` divides its rows by their scale.
 `select_shared_variables` selects variables with false discovery rate control, and
-`select_shared_by_knockoffs` with a proof of its control in finite samples. `count_components` counts their components, `component_pvalues` tests each variable against each component, and
+`select_shared_by_knockoffs` with a proof of the rate in finite samples. `count_components` counts
+their components, `component_pvalues` tests each variable against each component, and
 `compute_communalities` measures how much of each variable the components explain.
 """
 

@@ -72,33 +72,33 @@ class _Estimates(NamedTuple):
     proportion: np.ndarray  # (p,) estimate at the threshold |W|; infinite at no threshold
 
 
-def knockoff_rates(W: np.ndarray, n_shadows: int) -> np.ndarray:
+def knockoff_rates(statistics: np.ndarray, n_shadows: int) -> np.ndarray:
     """Compute the least rate at which the knockoff filter selects each variable, (p,).
 
-    1 for variables that it selects at no rate below 1.
+    ``statistics`` (p,) are W. The rate is 1 for variables that it selects at no rate below 1.
     """
-    order, _, proportion = _estimate_proportions(W, n_shadows)
-    rates = np.empty(W.size)
+    order, _, proportion = _estimate_proportions(statistics, n_shadows)
+    rates = np.empty(statistics.size)
     rates[order] = np.minimum(np.minimum.accumulate(proportion[::-1])[::-1], 1.0)
-    return np.where(W > 0.0, rates, 1.0)
+    return np.where(statistics > 0.0, rates, 1.0)
 
 
-def knockoff_threshold(W: np.ndarray, n_shadows: int, rate: float) -> float:
+def knockoff_threshold(statistics: np.ndarray, n_shadows: int, rate: float) -> float:
     """Compute the threshold t at a rate; infinite if no variable is selected."""
-    _, magnitude, proportion = _estimate_proportions(W, n_shadows)
+    _, magnitude, proportion = _estimate_proportions(statistics, n_shadows)
     return float(np.min(magnitude[proportion <= rate], initial=np.inf))
 
 
-def knockoff_evalues(W: np.ndarray, n_shadows: int, rate: float) -> np.ndarray:
+def knockoff_evalues(statistics: np.ndarray, n_shadows: int, rate: float) -> np.ndarray:
     """Compute the e-values of one draw from the threshold at a rate, (p,), [RB24]."""
-    threshold = knockoff_threshold(W, n_shadows, rate)
-    n_false = np.sum(W <= -threshold)
-    return np.where(W >= threshold, W.size * n_shadows / (1.0 + n_false), 0.0)
+    threshold = knockoff_threshold(statistics, n_shadows, rate)
+    n_false = np.sum(statistics <= -threshold)
+    return np.where(statistics >= threshold, statistics.size * n_shadows / (1.0 + n_false), 0.0)
 
 
-def _estimate_proportions(W: np.ndarray, n_shadows: int) -> _Estimates:
-    order = np.argsort(-np.abs(W), kind="stable")
-    in_order = W[order]
+def _estimate_proportions(statistics: np.ndarray, n_shadows: int) -> _Estimates:
+    order = np.argsort(-np.abs(statistics), kind="stable")
+    in_order = statistics[order]
     magnitude = np.abs(in_order)
     n_false, n_selected = np.cumsum(in_order < 0.0), np.cumsum(in_order > 0.0)
     proportion = (1.0 + n_false) / (n_shadows * np.maximum(n_selected, 1))

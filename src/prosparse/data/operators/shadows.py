@@ -16,6 +16,7 @@ a function of the matrix cannot treat originals and shadows differently.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,7 +85,9 @@ class Shadows(NamedTuple):
         xp, p = array_namespace(block), self.variables.size
         parts, positions = [], []
         for columns, variables, count in self._chunks(block.shape[0]):
-            part = block if columns.size == p else xp.take(block, from_numpy(columns, block), axis=1)
+            part = (
+                block if columns.size == p else xp.take(block, from_numpy(columns, block), axis=1)
+            )
             if self.centre is None:
                 shadow = _permute(part, row_permutations(codes, count, rng)[:, variables])
             else:
@@ -118,7 +121,7 @@ class Shadows(NamedTuple):
         order = np.argsort(self.variables, kind="stable")
         edges = np.searchsorted(self.variables[order], np.arange(self.original_layer.size + 1))
         signs = np.ones(data.size)
-        for first, last in zip(edges[:-1], edges[1:], strict=True):
+        for first, last in pairwise(edges.tolist()):
             columns = order[first:last]
             stored = [slice(S.indptr[j], S.indptr[j + 1]) for j in columns]
             if self.centre is None:

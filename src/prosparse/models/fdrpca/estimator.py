@@ -188,14 +188,14 @@ class FDRPCA(SparseProjection):
     is found by its largest correlation. Pairs are not searched if n_samples * n_features^2 exceeds
     8.6e9, for example with 200 rows and more than 6,500 columns.
 
-    **Knockoffs.** With ``control="knockoff"``, a shadow of a variable has the same entries in random
-    order (``null="exchangeable"``, within groups), or the same deviations from the mean with random
-    signs (``null="robust"``). Each variable and its shadows are tested together, and the knockoff
-    filter selects variables that exceed their shadows. If null variables are exchangeable with
+    **Knockoffs.** With ``control="knockoff"``, a shadow of a variable has the same entries in
+    random order, within groups (``null="exchangeable"``), or the same deviations from the mean with
+    random signs (``null="robust"``). Variables and shadows are tested together, and the knockoff
+    filter selects the variables that exceed their shadows. If null variables are exchangeable with
     their shadows, given all others, the false discovery rate is at most ``fdr`` for any number of
     rows and any distribution. With several draws, the e-BH procedure is applied to the mean
-    e-values. A minimum communality removes variables after the selection, without proof of the
-    rate.
+    e-values. ``min_communality`` removes variables after the selection; the rate of the remaining
+    ones is not proved.
 
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
