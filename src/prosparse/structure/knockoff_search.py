@@ -73,7 +73,7 @@ def iterate_layers(
     tester: LeaveOneOutTester, test: LeaveOneOutTest, n_layers: int, *, flips: bool
 ) -> LeaveOneOutTest:
     """Test against the best columns of the discoveries until the set converges."""
-    tried: list[np.ndarray] = []
+    tried = [test.members]
     for _ in range(_MAX_ITERATIONS):
         members = best_discoveries(test, _RATE, n_layers, flips=flips)
         if members.sum() < MIN_MEMBERS or any(is_same_set(members, other) for other in tried):
