@@ -37,12 +37,12 @@ Null = Literal["robust", "exchangeable"]
 
 RATES = (0.05, 0.1, 0.2)
 SHADOWS = (1, 4)
-N_DRAWS = {1: 200, 4: 40}  # numbers of draws of each cell, by number of shadows
-N_BH_DRAWS = 20
+N_DRAWS = {1: 200, 4: 20}  # numbers of draws of each cell, by number of shadows
+N_BH_DRAWS = 10
 N_EMPTY_DRAWS = 1_000  # datasets without shared variance
 EMPTY_SHAPE = (50, 80)
 FIRST_SEED = 20_000
-E17_SIZES, N_E17_DRAWS = (40, 100, 200), 20
+E17_SIZES, N_E17_DRAWS = (40, 100, 200), 10
 N_E18_DRAWS = 2
 N_SEEDS = 10
 N_AVERAGED = 10  # draws of the shadows in a fit

@@ -23,10 +23,17 @@ class RowGroups(NamedTuple):
     sizes: np.ndarray  # (n_groups,) number of rows in each group
     labels: np.ndarray  # (n_groups,) labels as given; strings unless of one of `LABEL_TYPES`
 
-    def column_means(self, op: Operator) -> np.ndarray:
-        """Compute the mean of each column in each group, (n_groups, p)."""
-        sums = to_numpy(op.rmatmul(self._indicators(op))).astype(float).T
-        return np.asarray(sums / self.sizes[:, None])
+    def column_means(self, op: Operator, weights: np.ndarray | None = None) -> np.ndarray:
+        """Compute the (weighted) mean of each column in each group, (n_groups, p)."""
+        indicators = np.eye(self.sizes.size)[self.codes]
+        if weights is not None:
+            indicators *= weights[:, None]
+        sums = op.rmatmul(from_numpy(indicators, op.column_squares(), op.dtype))
+        return np.asarray(to_numpy(sums).astype(float).T / indicators.sum(axis=0)[:, None])
+
+    def subtract(self, op: Operator, means: np.ndarray) -> Operator:
+        """Subtract values of each group (n_groups, p) from the columns of a data matrix."""
+        return op.shifted(self._indicators(op), from_numpy(means, op.column_squares(), op.dtype))
 
     def centre(self, values: np.ndarray) -> np.ndarray:
         """Subtract from each row of an array (n, k) the mean of its group."""
@@ -37,8 +44,7 @@ class RowGroups(NamedTuple):
     def centre_operator(self, op: Operator) -> Operator:
         """Subtract the group means from a data matrix; sparse data stay sparse."""
         means, squares = self.column_means(op), to_numpy(op.column_squares()).astype(float)
-        like = op.column_squares()
-        centred = op.shifted(self._indicators(op), from_numpy(means, like, op.dtype))
+        centred = self.subtract(op, means)
         within = np.maximum(squares - self.sizes @ means**2, 0.0)
         cancelled = np.flatnonzero(within < _MIN_WITHIN * squares)
         if cancelled.size:

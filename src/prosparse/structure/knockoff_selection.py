@@ -9,7 +9,9 @@ false discovery rate is then at most ``fdr``, for any number of rows, shadows an
 Permuted shadows satisfy the assumption if a null variable is independent of all others and its rows
 are exchangeable (within groups). Random signs satisfy it if the deviations of a null variable from
 its centre have independent random signs, given their magnitudes and all other variables. The centre
-is estimated by the mean, with an error of the order of one over the number of rows.
+is estimated by the mean with weights of one over the squared scales of the rows. Loud rows would
+otherwise move the centres of all variables, and the centres divided by the scales of the rows would
+be shared variance.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from .knockoff_filter import (
 )
 from .knockoff_search import search_statistics
 from .leading_components import StandardisedData
-from .row_scale import equalise_rows
+from .row_scale import equalise_rows, estimate_row_scale
 
 
 class Knockoffs(NamedTuple):
@@ -107,7 +109,9 @@ def select_shared_by_knockoffs(
     SharedByKnockoffs
     """
     variables = np.arange(op.shape[1])
-    centre = groups.column_means(op) if options.signs else None
+    centre = None
+    if options.signs:
+        centre = groups.column_means(op, weights=estimate_row_scale(op, groups) ** -2.0)
     n_layers = options.n_shadows + 1
     logarithms = []
 
@@ -130,7 +134,9 @@ def data_with_shadows(op: Operator, groups: RowGroups, shadows: Shadows) -> Stan
     """Append shadows; rows are equalised if the shadows have random signs."""
     augmented = op.with_shadows(shadows)
     if shadows.centre is not None:
-        return StandardisedData(equalise_rows(augmented, groups).op, groups)
+        centre = shadows.centre[:, shadows.columns % op.shape[1]]
+        augmented = groups.subtract(augmented, centre)
+        return StandardisedData(equalise_rows(augmented, groups, is_centred=True).op, groups)
     if groups.sizes.size > 1:
         augmented = groups.centre_operator(augmented)
     return StandardisedData(augmented, groups)

@@ -38,14 +38,17 @@ class EqualisedRows(NamedTuple):
     row_scale: np.ndarray  # (n,) relative to the median row
 
 
-def equalise_rows(op: Operator, groups: RowGroups | None = None) -> EqualisedRows:
+def equalise_rows(
+    op: Operator, groups: RowGroups | None = None, *, is_centred: bool = False
+) -> EqualisedRows:
     """Divide each row by its scale and standardise the columns again.
 
     The columns of ``op`` have equal variance and mean 0. They are centred within the groups before
     and after the division: differences between groups divided by unequal scales would remain.
+    ``is_centred`` states that they are centred within the groups already, at any estimate.
     """
     rows = single_group(op.shape[0]) if groups is None else groups
-    if rows.sizes.size > 1:
+    if rows.sizes.size > 1 and not is_centred:
         op = rows.centre_operator(op)
     scale = estimate_row_scale(op, rows)
     like = op.column_squares()

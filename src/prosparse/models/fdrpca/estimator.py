@@ -189,7 +189,7 @@ class FDRPCA(SparseProjection):
     8.6e9, for example with 200 rows and more than 6,500 columns.
 
     **Knockoffs.** With ``control="knockoff"``, a shadow of a variable has the same entries in
-    random order, within groups (``null="exchangeable"``), or the same deviations from the mean with
+    random order, within groups (``null="exchangeable"``), or the same deviations from the centre with
     random signs (``null="robust"``). Variables and shadows are tested together, and the knockoff
     filter selects the variables that exceed their shadows. If null variables are exchangeable with
     their shadows, given all others, the false discovery rate is at most ``fdr`` for any number of
