@@ -348,13 +348,13 @@ def claims_of_power(powers: dict[str, Power], sizes: dict[str, int]) -> list[Cla
     }
     claims = []
     for title, n in sizes.items():
-        names = ("4 shadows, 0.05", "1 shadow, 0.1") if n == 40 else ("1 shadow, 0.05",)
-        best = {name: relative[title][name] for name in (*names, "4 shadows, 0.05")}
+        name = "1 shadow, 0.1" if n == 40 else "1 shadow, 0.05"
+        best = {name: relative[title][name] for name in (name, "4 shadows, 0.05")}
         claims.append(
             Claim(
-                f"{title}: F-score of {' and '.join(dict.fromkeys(best))} at least "
-                f"{MIN_RELATIVE_F[n]:g} times that of Benjamini-Hochberg",
-                min(best.values()) >= MIN_RELATIVE_F[n],
+                f"{title}: F-score of {' or '.join(best)} at least {MIN_RELATIVE_F[n]:g} times that "
+                "of Benjamini-Hochberg",
+                max(best.values()) >= MIN_RELATIVE_F[n],
                 ", ".join(f"{name}: {value:.3f}" for name, value in best.items()),
             )
         )
