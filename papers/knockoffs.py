@@ -352,8 +352,8 @@ def claims_of_power(powers: dict[str, Power], sizes: dict[str, int]) -> list[Cla
         best = {name: relative[title][name] for name in (name, "4 shadows, 0.05")}
         claims.append(
             Claim(
-                f"{title}: F-score of {' or '.join(best)} at least {MIN_RELATIVE_F[n]:g} times that "
-                "of Benjamini-Hochberg",
+                f"{title}: F-score of {' or '.join(best)} at least {MIN_RELATIVE_F[n]:g} times "
+                "that of Benjamini-Hochberg",
                 max(best.values()) >= MIN_RELATIVE_F[n],
                 ", ".join(f"{name}: {value:.3f}" for name, value in best.items()),
             )
