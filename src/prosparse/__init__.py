@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import datasets, interpretation, metrics, plot, stability
+    from . import datasets, interpretation, knockoffs, metrics, plot, stability
     from .errors import (
         CheckpointError,
         CovariatesWarning,
@@ -66,6 +66,7 @@ __all__ = [
     "__version__",
     "datasets",
     "interpretation",
+    "knockoffs",
     "load",
     "metrics",
     "plot",

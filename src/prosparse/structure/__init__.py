@@ -1,8 +1,9 @@
 """Test whether the components of other variables explain a variable.
 
 `StandardisedData` wraps the data matrix, and `equalise_rows` divides its rows by their scale.
-`select_shared_variables` selects variables with false discovery rate control, `count_components`
-counts their components, `component_pvalues` tests each variable against each component, and
+`select_shared_variables` selects variables with false discovery rate control, and
+`select_shared_by_knockoffs` with a proof of the rate in finite samples. `count_components` counts
+their components, `component_pvalues` tests each variable against each component, and
 `compute_communalities` measures how much of each variable the components explain.
 """
 
@@ -10,6 +11,13 @@ from .communality import compute_communalities
 from .component_count import count_components
 from .component_test import component_pvalues, component_qvalues, count_supported_components
 from .false_discoveries import adjust_pvalues
+from .knockoff_selection import (
+    Knockoffs,
+    KnockoffSelection,
+    SharedByKnockoffs,
+    apply_knockoffs,
+    select_shared_by_knockoffs,
+)
 from .leading_components import FIT_TOLERANCE, StandardisedData
 from .leave_one_out_pvalues import MIN_DOF
 from .observed_data import ObservedData
@@ -20,10 +28,14 @@ __all__ = [
     "FIT_TOLERANCE",
     "MIN_DOF",
     "EqualisedRows",
+    "KnockoffSelection",
+    "Knockoffs",
     "ObservedData",
+    "SharedByKnockoffs",
     "SharedVariables",
     "StandardisedData",
     "adjust_pvalues",
+    "apply_knockoffs",
     "component_pvalues",
     "component_qvalues",
     "compute_communalities",
@@ -31,5 +43,6 @@ __all__ = [
     "count_supported_components",
     "equalise_rows",
     "estimate_row_scale",
+    "select_shared_by_knockoffs",
     "select_shared_variables",
 ]

@@ -34,8 +34,8 @@ from .leave_one_out_pvalues import LeaveOneOutTest, LeaveOneOutTester
 SCREENING_RATES = (0.5, 0.4, 0.3, 0.2, 0.1)
 _MAX_ITERATIONS = 10
 _MIN_SCREENED = 10  # minimum number of variables that screening retains
-_MIN_MEMBERS = 5  # minimum number of variables whose components are computed
-_MANY_DISCOVERIES = 100  # discoveries against all variables that make screening unnecessary
+MIN_MEMBERS = 5  # minimum number of variables whose components are computed
+MANY_DISCOVERIES = 100  # discoveries against all variables that make screening unnecessary
 _SET_TOLERANCE = 0.05  # proportion of a set that may change at convergence
 _MAX_CONFIRMED = 100  # maximum number of candidates that are confirmed individually
 
@@ -80,7 +80,7 @@ def find_candidates(tester: LeaveOneOutTester, fdr: float) -> tuple[np.ndarray, 
         The last test.
     """
     test = tester.against_all
-    if test.discoveries(fdr, flips=False).sum() < _MANY_DISCOVERIES:
+    if test.discoveries(fdr, flips=False).sum() < MANY_DISCOVERIES:
         test = iterate_members(tester, screen_variables(tester, fdr), fdr, flips=False)
     test = iterate_members(tester, test, fdr, flips=True)
     return test.discoveries(fdr), test
@@ -93,7 +93,7 @@ def screen_variables(tester: LeaveOneOutTester, fdr: float) -> LeaveOneOutTest:
         members = test.discoveries(rate, flips=False)
         if members.sum() < _MIN_SCREENED and k == 0:
             members = test.most_significant(_MIN_SCREENED)
-        if rate > fdr and members.sum() >= _MIN_MEMBERS:
+        if rate > fdr and members.sum() >= MIN_MEMBERS:
             test = tester.against(members)
     return test
 
@@ -105,14 +105,14 @@ def iterate_members(
     tried = [test.members]
     for _ in range(_MAX_ITERATIONS):
         members = test.discoveries(fdr, flips=flips)
-        if members.sum() < _MIN_MEMBERS or any(_is_same_set(members, other) for other in tried):
+        if members.sum() < MIN_MEMBERS or any(is_same_set(members, other) for other in tried):
             break
         tried.append(members)
         test = tester.against(members)
     return test
 
 
-def _is_same_set(members: np.ndarray, other: np.ndarray) -> bool:
+def is_same_set(members: np.ndarray, other: np.ndarray) -> bool:
     """Return whether two sets are equal up to `_SET_TOLERANCE`."""
     return bool(np.sum(members != other) <= _SET_TOLERANCE * np.sum(members))
 
@@ -128,7 +128,7 @@ def confirm_candidates(
     if columns.size == 0:
         return test.pvalues
     if columns.size > _MAX_CONFIRMED:
-        if not _is_same_set(candidates, test.members):
+        if not is_same_set(candidates, test.members):
             test = tester.against(candidates)
         return test.pvalues
     limit = fdr * columns.size / candidates.size

@@ -20,6 +20,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from ..arrays import Array, from_numpy, to_numpy
+from .shadows import Shadows
 
 Block = Any  # supports ``block @ F`` and ``block.T @ Y``; see above
 Parts = tuple[Array, ...]
@@ -184,6 +185,12 @@ class Operator(ABC):
         from .weighted import WeightedOperator
 
         return WeightedOperator(self, factors)
+
+    def with_shadows(self, shadows: Shadows) -> Operator:
+        """Return the matrix with shadows of its columns; in memory unless a subclass is lazy."""
+        from .dense import DenseOperator
+
+        return DenseOperator(shadows.append_to(self.dense(), np.arange(self.shape[0])))
 
     def shifted(self, left: Array, right: Array) -> Operator:
         """Return X - left right, for left (n, k) and right (k, p) with small k."""

@@ -29,6 +29,7 @@ from .base import (
     row_slices,
 )
 from .dense import DenseOperator
+from .shadows import Shadows
 from .sparse import SparseOperator, canonical
 
 # Number of entries of the column blocks from which X X' is computed.
@@ -93,6 +94,66 @@ class ArrayRows(Source):
         entries = ENTRIES_ON_ACCELERATOR if on_accelerator(self.X) else ENTRIES_PER_BLOCK
         for rows in row_slices(*self.shape, entries):
             yield rows, self.X[rows, :]
+
+
+class ShadowedRows(Source):
+    """Rows of another source with shadows of some columns, made when a block is read.
+
+    Parameters
+    ----------
+    inner : Source
+    columns : int ndarray or None
+        Positions of the columns; None for all.
+    shadows : Shadows
+        Shadows in the units of the raw columns.
+    """
+
+    def __init__(self, inner: Source, columns: np.ndarray | None, shadows: Shadows):
+        self.inner, self.columns, self.shadows = inner, columns, shadows
+        self.rows = np.arange(inner.shape[0])[:, None]
+        self.shape, self.dtype = (inner.shape[0], shadows.columns.size), inner.dtype
+
+    def blocks(self) -> Iterator[tuple[slice, Any]]:
+        for rows, raw in self.inner.blocks():
+            yield rows, _append_shadows(raw, self.rows[rows], self.columns, self.shadows)
+
+    def reduce(
+        self,
+        f: RowFunction,
+        row_arrays: tuple[Array, ...] = (),
+        combine: Callable[[Parts, Parts], Parts] = add,
+    ) -> Parts:
+        return self.inner.reduce(self._after_shadows(f), (self.rows, *row_arrays), combine)
+
+    def map(self, f: RowFunction, row_arrays: tuple[Array, ...] = ()) -> Array:
+        return self.inner.map(self._after_shadows(f), (self.rows, *row_arrays))
+
+    def gather(self, f: RowFunction, row_arrays: tuple[Array, ...] = ()) -> np.ndarray:
+        return self.inner.gather(self._after_shadows(f), (self.rows, *row_arrays))
+
+    def _after_shadows(self, f: RowFunction) -> RowFunction:
+        return partial(_call_with_shadows, f=f, columns=self.columns, shadows=self.shadows)
+
+
+def _call_with_shadows(
+    raw: Any,
+    rows: np.ndarray,
+    *others: Array,
+    f: RowFunction,
+    columns: np.ndarray | None,
+    shadows: Shadows,
+) -> Any:
+    return f(_append_shadows(raw, rows, columns, shadows), *others)
+
+
+def _append_shadows(
+    raw: Any, rows: np.ndarray, columns: np.ndarray | None, shadows: Shadows
+) -> Any:
+    """Return a raw block with the shadows of some columns."""
+    check_masked(raw)
+    raw = canonical(raw) if issparse(raw) else np.asarray(raw)
+    raw = to_double(raw if columns is None else raw[:, columns])
+    return shadows.append_to(raw, rows[:, 0])
 
 
 class Standard(NamedTuple):
@@ -203,6 +264,12 @@ class BlockedOperator(Operator):
         return BlockedOperator(
             self.source, self.standard._replace(factor=self.standard.factor * factors)
         )
+
+    def with_shadows(self, shadows: Shadows) -> BlockedOperator:
+        known, shift, factor, unchecked = self.standard
+        columns = shadows.columns % self.shape[1]
+        source = ShadowedRows(self.source, known, shadows.in_units(shift, factor))
+        return BlockedOperator(source, Standard(None, shift[columns], factor[columns], unchecked))
 
     def power_sums(self, power: int, weights: Array) -> Array:
         g = partial(_power_block, power=power, standard=self.standard)

@@ -24,6 +24,7 @@ from .base import (
     integer_power,
     row_slices,
 )
+from .shadows import Shadows
 
 # Maximum mean of a column, in standard deviations, for products in single precision.
 _MAX_MEAN_IN_SINGLE = 100.0
@@ -149,6 +150,16 @@ class SparseOperator(Operator):
 
     def scale_columns(self, factors: Array) -> SparseOperator:
         return SparseOperator(self.S, self.shift, self.factor * factors, self.dtype)
+
+    def with_shadows(self, shadows: Shadows) -> SparseOperator:
+        stored = shadows.in_units(self.shift, self.factor)
+        columns = shadows.columns % self.shape[1]
+        return SparseOperator(
+            stored.append_to(self.S, np.arange(self.shape[0])),
+            self.shift[columns],
+            self.factor[columns],
+            self.dtype,
+        )
 
     def _sparse_power_sums(self, power: int, weights: Array) -> Array:
         """Sum powers of stored entries and of zeros separately.

@@ -14,6 +14,7 @@ from ..schema import (
     check_components,
     check_covariates,
     nonnegative,
+    numbers,
 )
 from .estimator import FDRPCA
 from .row_diagnostics import influential_rows, list_rows
@@ -49,6 +50,7 @@ def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: in
     return reason
 
 
+KNOCKOFF_ATTRIBUTES = ("knockoff_statistics_", "evalues_")
 COUNT_MODEL = ("count_weights_", "count_proportions_", "count_noise_")
 
 METHOD = Method(
@@ -69,6 +71,27 @@ METHOD = Method(
             "null",
             "null hypothesis: robust (rows may have unequal noise) or exchangeable (they may not)",
             default="robust",
+        ),
+        Option(
+            "control",
+            "control",
+            "control of the false discovery rate: bh (Benjamini-Hochberg) or knockoff (with a "
+            "proof in finite samples)",
+            default="bh",
+        ),
+        Option(
+            "shadows",
+            "n_shadows",
+            "number of shadows of each variable, for knockoff control",
+            type=int,
+            default="1",
+        ),
+        Option(
+            "draws",
+            "n_draws",
+            "number of times that the shadows are drawn, for knockoff control",
+            type=int,
+            default="1",
         ),
         Option(
             "min-communality",
@@ -95,8 +118,10 @@ METHOD = Method(
         optional={
             **dict.fromkeys(COUNT_MODEL, nonnegative("p")),
             **COVARIATES,
+            "knockoff_statistics_": numbers("m", "p", finite=True),
+            "evalues_": nonnegative("p"),
         },
-        all_or_none=(COUNT_MODEL, tuple(COVARIATES)),
+        all_or_none=(COUNT_MODEL, tuple(COVARIATES), KNOCKOFF_ATTRIBUTES),
         checks=(check_components, check_covariates),
     ),
     standardizes=True,

@@ -33,12 +33,15 @@ from ...errors import (
 )
 from ...structure import (
     MIN_DOF,
+    Knockoffs,
     ObservedData,
+    SharedByKnockoffs,
     StandardisedData,
     equalise_rows,
     estimate_row_scale,
+    select_shared_by_knockoffs,
 )
-from .._base import check_varying
+from .._base import check_varying, seed_of
 from .._covariates import AdjustedProjection, check_design
 from .incomplete_rows import (
     ScoreDistribution,
@@ -65,6 +68,7 @@ from .row_diagnostics import (
 )
 
 Null = Literal["robust", "exchangeable"]
+Control = Literal["bh", "knockoff"]
 
 _MIN_VARIANCE = 1e-9  # relative variance below which a column is constant
 _MIN_OBSERVED = 0.1  # proportion of observed values below which a row is mostly missing
@@ -97,6 +101,17 @@ class FDRPCA(AdjustedProjection):
         Null hypothesis. "robust" allows rows of unequal noise and outlying rows. "exchangeable"
         assumes that all rows have the same distribution. It finds structure that rests on fewer
         than about eight rows, which signs alone cannot distinguish from outlying rows.
+    control : {"bh", "knockoff"}, default="bh"
+        Control of the false discovery rate. "bh" applies the Benjamini-Hochberg procedure to the
+        p-values; the rate is established by simulation. "knockoff" compares each variable with
+        randomised copies of it, its *shadows*; the rate is proved in finite samples (see Notes). It
+        selects at least 1 / (``fdr`` * ``n_shadows``) variables, or none.
+    n_shadows : int, default=1
+        Number of shadows of each variable, for ``control="knockoff"``. More shadows allow smaller
+        selections.
+    n_draws : int, default=1
+        Number of times that the shadows are drawn, for ``control="knockoff"``. The e-values of all
+        draws are averaged: with 10 draws or more, the selection hardly depends on ``random_state``.
     min_communality : float, default=0.0
         Minimum communality of selected variables, between 0 and 1.
     rank_transform : bool, default=False
@@ -106,6 +121,8 @@ class FDRPCA(AdjustedProjection):
         Whether ``X`` contains counts (molecules of genes, words, species) in rows that differ in
         sequencing depth or length. Counts are replaced by Pearson residuals (see Notes). Sparse
         data stay sparse.
+    random_state : int, RandomState instance or None, default=0
+        Seed for the shadows, for ``control="knockoff"``.
 
     Attributes
     ----------
@@ -119,7 +136,13 @@ class FDRPCA(AdjustedProjection):
     qvalues_ : ndarray of shape (n_features_in_,)
         Benjamini-Hochberg adjusted p-values. Variables with a q-value of at most ``fdr`` and a
         communality of at least ``min_communality`` are selected. The p-values depend on ``fdr``;
-        fit again for another rate.
+        fit again for another rate. With ``control="knockoff"``, the least rate at which each
+        variable is selected.
+    knockoff_statistics_ : ndarray of shape (n_draws, n_features_in_)
+        Statistics of the knockoff filter: positive if a variable has a larger statistic than all of
+        its shadows, and negative if a shadow has the largest. Only if ``control="knockoff"``.
+    evalues_ : ndarray of shape (n_features_in_,)
+        E-values of the null hypothesis, averaged over the draws. Only if ``control="knockoff"``.
     communality_ : ndarray of shape (n_features_in_,)
         Proportion of the variance of each variable explained by the components, with the variable
         itself left out of them. Its null expectation is ``null_communality_``.
@@ -200,6 +223,15 @@ class FDRPCA(AdjustedProjection):
     is found by its largest correlation. Pairs are not searched if n_samples * n_features^2 exceeds
     8.6e9, for example with 200 rows and more than 6,500 columns.
 
+    **Knockoffs.** With ``control="knockoff"``, a shadow of a variable has the same entries in
+    random order, within groups (``null="exchangeable"``), or the same deviations from the centre
+    with random signs (``null="robust"``). Variables and shadows are tested together, and the
+    knockoff filter selects the variables that exceed their shadows. If null variables are
+    exchangeable with their shadows, given all others, the false discovery rate is at most ``fdr``
+    for any number of rows and any distribution. With several draws, the e-BH procedure is applied
+    to the mean e-values. ``min_communality`` removes variables after the selection; the rate of the
+    remaining ones is not proved.
+
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
     the rows differ only in their size factors. Rows with larger residuals throughout are scaled
@@ -213,9 +245,15 @@ class FDRPCA(AdjustedProjection):
     References
     ----------
     Y. Benjamini, Y. Hochberg (1995). Controlling the false discovery rate. JRSS B.
+    R. F. Barber, E. J. Candes (2015). Controlling the false discovery rate via knockoffs. Annals of
+    Statistics.
+    J. R. Gimenez, J. Zou (2019). Improving the stability of the knockoff procedure: multiple
+    simultaneous knockoffs and entropy maximization. AISTATS.
     G. H. Golub (1973). Some modified matrix eigenvalue problems. SIAM Review.
     M. Linting, B. J. van Os, J. J. Meulman (2011). Statistical significance of the contribution of
     variables to the PCA solution. Psychometrika.
+    Z. Ren, R. F. Barber (2024). Derandomised knockoffs: leveraging e-values for false discovery
+    rate control. JRSS B.
 
     Examples
     --------
@@ -231,6 +269,7 @@ class FDRPCA(AdjustedProjection):
         ("communality", "communality_"),
         ("pvalue", "pvalues_"),
         ("qvalue", "qvalues_"),
+        ("evalue", "evalues_"),
         ("count_weight", "count_weights_"),
         ("count_proportion", "count_proportions_"),
         ("count_noise", "count_noise_"),
@@ -238,6 +277,8 @@ class FDRPCA(AdjustedProjection):
 
     pvalues_: Array
     qvalues_: Array
+    knockoff_statistics_: Array
+    evalues_: Array
     communality_: Array
     null_communality_: float
     component_pvalues_: Array
@@ -254,16 +295,24 @@ class FDRPCA(AdjustedProjection):
         *,
         fdr: float = 0.05,
         null: Null = "robust",
+        control: Control = "bh",
+        n_shadows: int = 1,
+        n_draws: int = 1,
         min_communality: float = 0.0,
         rank_transform: bool = False,
         counts: bool = False,
+        random_state: int | np.random.RandomState | None = 0,
     ):
         self.n_components = n_components
         self.fdr = fdr
         self.null = null
+        self.control = control
+        self.n_shadows = n_shadows
+        self.n_draws = n_draws
         self.min_communality = min_communality
         self.rank_transform = rank_transform
         self.counts = counts
+        self.random_state = random_state
 
     def fit(
         self,
@@ -300,21 +349,28 @@ class FDRPCA(AdjustedProjection):
             design = check_design(groups, covariates, table.shape[0], MIN_DOF)
             op, columns, seen = self._standardise_table(table)
             check_varying(op, columns)
+            if self.control == "knockoff" and (seen is not None or covariates is not None):
+                raise ParameterError(
+                    '`control` must be "bh" for data with missing values or covariates: their '
+                    "shadows are not exchangeable with the variables."
+                )
             if seen is not None:
                 op = fill_by_design(op, seen, design.adjustment)
             adjusted = self._adjust(op, columns, design)
             op, columns = adjusted.op, adjusted.columns
             if seen is None:
                 data = StandardisedData(adjusted.residuals, design.adjustment)
-                tested = self._tested_data(table, columns, op, data)
+                tested_op = self._normal_scores(table, columns) if self.rank_transform else op
+                tested = self._tested_data(tested_op, data)
+                by_knockoffs = self._apply_knockoffs(tested_op, data)
             else:
                 seen = seen[:, adjusted.kept]
                 data, factors = _observed_data(adjusted.residuals, seen, design.adjustment)
                 columns = _divide_scales(columns, factors)
-                tested = self._tested_observed(data, op, design.adjustment)
+                tested, by_knockoffs = self._tested_observed(data, op, design.adjustment), None
             has_rounding = self.counts or seen is not None
             rounding = np.zeros(data.p) if has_rounding else _rounding_squares(table, columns, op)
-            solution = solve(tested, data, rounding, self._options())
+            solution = solve(tested, data, rounding, self._options(), by_knockoffs)
             self._set_attributes(solution, solution.data, columns)
             scores = _orthonormal_scores(solution, solution.data)
             self.row_influence_ = row_influence(scores * np.sqrt(solution.sums_of_squares))
@@ -401,12 +457,21 @@ class FDRPCA(AdjustedProjection):
         columns = np.arange(mean.size) if columns is None else columns
         return _standard_residuals(X, columns, null.proportions, rows, mean, scale)
 
-    def _tested_data(
-        self, table: Table, columns: Columns, op: Operator, data: StandardisedData
-    ) -> StandardisedData:
+    def _apply_knockoffs(self, op: Operator, data: StandardisedData) -> SharedByKnockoffs | None:
+        """Select variables by the knockoff filter; None if it is not used."""
+        if self.control != "knockoff":
+            return None
+        options = Knockoffs(
+            fdr=float(self.fdr),
+            n_shadows=int(self.n_shadows),
+            n_draws=int(self.n_draws),
+            seed=seed_of(self.random_state),
+            signs=self.null == "robust",
+        )
+        return select_shared_by_knockoffs(op, data.adjustment.groups, options)
+
+    def _tested_data(self, op: Operator, data: StandardisedData) -> StandardisedData:
         """Return the data that are tested, and set the scales of the rows."""
-        if self.rank_transform:
-            op = self._normal_scores(table, columns)
         if self.null == "robust":
             equalised = equalise_rows(op, data.adjustment)
             self.row_scale_ = equalised.row_scale
@@ -490,12 +555,22 @@ class FDRPCA(AdjustedProjection):
                 f"`min_communality` must be in [0, 1], got {self.min_communality!r}."
             )
         check_choice("null", self.null, get_args(Null))
+        check_choice("control", self.control, get_args(Control))
+        check_integer("n_shadows", self.n_shadows, 1)
+        check_integer("n_draws", self.n_draws, 1)
         check_bool("rank_transform", self.rank_transform)
         check_bool("counts", self.counts)
         if self.counts and self.rank_transform:
             raise ParameterError(
                 "`rank_transform=True` and `counts=True` cannot be combined: both transform the "
                 "columns before the test. Set one of them."
+            )
+
+        if self.counts and self.control == "knockoff":
+            raise ParameterError(
+                '`control="knockoff"` and `counts=True` cannot be combined: residuals of counts in '
+                "rows of unequal depth are neither exchangeable nor symmetric. Set "
+                '`control="bh"`.'
             )
 
     # --- from the solution to attributes
@@ -521,6 +596,12 @@ class FDRPCA(AdjustedProjection):
 
         self.pvalues_ = columns.values(expand(solution.test.pvalues, 1.0))
         self.qvalues_ = columns.values(expand(solution.qvalues, 1.0))
+        if isinstance(solution.test, SharedByKnockoffs):
+            filtered = solution.test.filtered
+            self.evalues_ = columns.values(expand(filtered.evalues, 0.0))
+            full = np.zeros((filtered.statistics.shape[0], width))
+            full[:, kept] = filtered.statistics
+            self.knockoff_statistics_ = columns.values(full)
         self.communality_ = columns.numbers(expand(solution.communality, 0.0))
         for name in ("component_pvalues", "component_qvalues"):
             full = np.ones((self.n_components_, width))

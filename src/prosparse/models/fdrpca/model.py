@@ -16,6 +16,7 @@ import numpy as np
 from ...errors import ParameterError
 from ...structure import (
     FIT_TOLERANCE,
+    SharedByKnockoffs,
     SharedVariables,
     StandardisedData,
     adjust_pvalues,
@@ -40,7 +41,7 @@ class Options(NamedTuple):
 class Solution(NamedTuple):
     """Result of a fit, for the columns of the operator."""
 
-    test: SharedVariables
+    test: SharedVariables | SharedByKnockoffs
     qvalues: np.ndarray  # (p,)
     communality: np.ndarray  # (p,)
     selected: np.ndarray  # (q,) indices of the selected columns
@@ -53,7 +54,11 @@ class Solution(NamedTuple):
 
 
 def solve(
-    tested: StandardisedData, data: StandardisedData, rounding: np.ndarray, options: Options
+    tested: StandardisedData,
+    data: StandardisedData,
+    rounding: np.ndarray,
+    options: Options,
+    by_knockoffs: SharedByKnockoffs | None = None,
 ) -> Solution:
     """Select variables by the test and compute their principal components.
 
@@ -67,12 +72,19 @@ def solve(
     rounding : ndarray of shape (p,)
         Sum of squares of the rounding errors in each column of ``data``.
     options : Options
+    by_knockoffs : SharedByKnockoffs or None
+        Selection by the knockoff filter, which replaces the test.
 
     Returns
     -------
     Solution
     """
-    test = select_shared_variables(tested, options.fdr, options.robust)
+    test: SharedVariables | SharedByKnockoffs
+    if by_knockoffs is None:
+        test = select_shared_variables(tested, options.fdr, options.robust)
+        qvalues = adjust_pvalues(test.pvalues)
+    else:
+        test, qvalues = by_knockoffs, by_knockoffs.filtered.rates
     data = data.imputed(test.selected)
     d = number_of_components(tested, data, test.selected, options)
     d = min(d, numerical_rank(data, test.selected, d, rounding))
@@ -84,7 +96,7 @@ def solve(
     of_components = component_pvalues(tested, is_selected, components.shape[0], options.robust)
     return Solution(
         test=test,
-        qvalues=adjust_pvalues(test.pvalues),
+        qvalues=qvalues,
         communality=communality,
         selected=selected,
         order=np.lexsort((test.pvalues, -communality, ~is_selected)),

@@ -1,0 +1,117 @@
+"""Knockoff filter: false discovery rate control by comparison with shadows.
+
+Symbols: T_j the statistic of variable j, T_j1, ..., T_jK those of its K shadows, and
+
+    W_j = s_j max(T_j, T_j1, ..., T_jK),
+
+where s_j is 1 if the variable has the largest statistic, -1 if a shadow has it, and 0 in case of a
+tie. If a variable is exchangeable with its shadows given everything else, s_j = 1 has probability
+1 / (K + 1) given all |W|, independently of the other variables. With V(t) = #{j: W_j <= -t} and
+R(t) = #{j: W_j >= t}, the estimate (1 + V(t)) / (K R(t)) of the proportion of false discoveries is
+conservative [GZ19], and
+
+    t = min {t > 0: (1 + V(t)) / (K R(t)) <= q},   select {j: W_j >= t}
+
+controls the false discovery rate at q in finite samples [BC15]. At least 1 / (K q) variables, or
+none, are selected.
+
+The numbers e_j = p K 1{W_j >= t} / (1 + V(t)) are *e-values*: the sum of their expectations over
+the null variables is at most p. Their means over several draws of the shadows are e-values as well,
+and hardly depend on a single draw. The e-BH procedure controls the rate: it selects the k variables
+with the largest e-values, for the largest k with p / (k e_(k)) <= q [RB24].
+
+[BC15]  R. F. Barber, E. J. Candes. Controlling the false discovery rate via knockoffs. Annals of
+        Statistics 43, 2015.
+[GZ19]  J. R. Gimenez, J. Zou. Improving the stability of the knockoff procedure: multiple
+        simultaneous knockoffs and entropy maximization. AISTATS 2019.
+[RB24]  Z. Ren, R. F. Barber. Derandomised knockoffs: leveraging e-values for false discovery rate
+        control. Journal of the Royal Statistical Society B 86, 2024.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Rate of the thresholds of several draws, relative to the rate of e-BH. A variable is then selected
+# if it passes in about half of the draws, the recommendation of [RB24].
+THRESHOLD_RATE = 0.5
+_ROUNDING = 1e-12  # relative rounding error of a mean of e-values, at most
+
+
+def compare_with_shadows(statistics: np.ndarray, original_layer: np.ndarray) -> np.ndarray:
+    """Compute W.
+
+    Parameters
+    ----------
+    statistics : ndarray of shape (K + 1, p)
+        Non-negative statistics of the variables and their shadows.
+    original_layer : int ndarray of shape (p,)
+        Layer of the variable itself.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+    """
+    own = np.arange(statistics.shape[1])
+    original = statistics[original_layer, own]
+    shadows = statistics.copy()
+    shadows[original_layer, own] = -np.inf
+    largest_shadow = np.max(shadows, axis=0)
+    sign = np.sign(original - largest_shadow)
+    # Two equal shadows do not tie with the variable.
+    return np.asarray(sign * np.maximum(original, largest_shadow))
+
+
+class _Estimates(NamedTuple):
+    """Estimated proportions of false discoveries."""
+
+    order: np.ndarray  # (p,) variables by decreasing |W|
+    magnitude: np.ndarray  # (p,) |W| in this order
+    proportion: np.ndarray  # (p,) estimate at the threshold |W|; infinite at no threshold
+
+
+def knockoff_rates(statistics: np.ndarray, n_shadows: int) -> np.ndarray:
+    """Compute the least rate at which the knockoff filter selects each variable, (p,).
+
+    ``statistics`` (p,) are W. The rate is 1 for variables that it selects at no rate below 1.
+    """
+    order, _, proportion = _estimate_proportions(statistics, n_shadows)
+    rates = np.empty(statistics.size)
+    rates[order] = np.minimum(np.minimum.accumulate(proportion[::-1])[::-1], 1.0)
+    return np.where(statistics > 0.0, rates, 1.0)
+
+
+def knockoff_threshold(statistics: np.ndarray, n_shadows: int, rate: float) -> float:
+    """Compute the threshold t at a rate; infinite if no variable is selected."""
+    _, magnitude, proportion = _estimate_proportions(statistics, n_shadows)
+    return float(np.min(magnitude[proportion <= rate], initial=np.inf))
+
+
+def knockoff_evalues(statistics: np.ndarray, n_shadows: int, rate: float) -> np.ndarray:
+    """Compute the e-values of one draw from the threshold at a rate, (p,), [RB24]."""
+    threshold = knockoff_threshold(statistics, n_shadows, rate)
+    n_false = np.sum(statistics <= -threshold)
+    return np.where(statistics >= threshold, statistics.size * n_shadows / (1.0 + n_false), 0.0)
+
+
+def _estimate_proportions(statistics: np.ndarray, n_shadows: int) -> _Estimates:
+    order = np.argsort(-np.abs(statistics), kind="stable")
+    in_order = statistics[order]
+    magnitude = np.abs(in_order)
+    n_false, n_selected = np.cumsum(in_order < 0.0), np.cumsum(in_order > 0.0)
+    proportion = (1.0 + n_false) / (n_shadows * np.maximum(n_selected, 1))
+    # Variables of equal |W| enter together, and |W| = 0 is no threshold.
+    is_threshold = np.append(magnitude[1:] < magnitude[:-1], True) & (magnitude > 0.0)
+    return _Estimates(order, magnitude, np.where(is_threshold, proportion, np.inf))
+
+
+def adjust_evalues(evalues: np.ndarray) -> np.ndarray:
+    """Compute the least rate at which e-BH selects each variable, at most 1, (p,)."""
+    order = np.argsort(-evalues, kind="stable")
+    rank = np.arange(1, evalues.size + 1)
+    ratio = (1.0 - _ROUNDING) * evalues.size / (rank * np.maximum(evalues[order], 1e-300))
+    rates = np.empty(evalues.size)
+    rates[order] = np.minimum(np.minimum.accumulate(ratio[::-1])[::-1], 1.0)
+    return rates

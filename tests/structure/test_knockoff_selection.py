@@ -1,0 +1,142 @@
+"""Selection by knockoffs: symmetry in originals and shadows, rate, power and attributes."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from prosparse.data import DenseOperator, standardise
+from prosparse.data.operators import shadows as shadows_module
+from prosparse.data.operators.shadows import draw_shadows
+from prosparse.data.row_groups import row_groups, single_group
+from prosparse.datasets import make_globally_sparse
+from prosparse.structure import Knockoffs, select_shared_by_knockoffs
+from prosparse.structure.knockoff_filter import compare_with_shadows
+from prosparse.structure.knockoff_search import search_statistics
+from prosparse.structure.knockoff_selection import data_with_shadows
+
+
+def informative(n, p, q, seed, d=3):
+    return make_globally_sparse(
+        n, p, n_components=d, n_informative=q, noise=1.0, scale=True, random_state=seed
+    )[:2]
+
+
+def statistics_of(op, groups, shadows):
+    data = data_with_shadows(op, groups, shadows)
+    return search_statistics(data, shadows.n_shadows + 1, shadows.centre is not None)
+
+
+def swapped(X, shadows, groups, which):
+    """Exchange some columns with their (only) shadows."""
+    Z = np.asarray(DenseOperator(X).with_shadows(shadows).dense())
+    p = X.shape[1]
+    layers = Z.reshape(Z.shape[0], 2, p)
+    shadow = layers[:, 1 - shadows.original_layer, np.arange(p)]
+    return np.where(which, shadow, X)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("signs", [False, True])
+def test_exchanged_columns_and_shadows_exchange_their_statistics(signs, grouped, rng, monkeypatch):
+    """Exactly: through equalised rows, screening, members and ties."""
+    n, p = 40, 30
+    X = informative(n, p, 8, 0)[0]
+    X[:, 20] = np.round(X[:, 20])  # few values
+    X[:3] *= 4.0  # outlying rows
+    X[:, 21] = 0.0
+    X[3, 21] = 1.0  # rare: ties between the column and its shadow
+    groups = row_groups(np.arange(n) % 2, n) if grouped else single_group(n)
+    centre = np.zeros((groups.sizes.size, p)) if signs else None
+    shadows = draw_shadows(groups.codes, np.arange(p), 1, rng, centre)
+    permutations = shadows_module.row_permutations(groups.codes, p, rng)
+    monkeypatch.setattr(shadows_module, "row_permutations", lambda *_: permutations)
+    before = statistics_of(DenseOperator(X), groups, shadows)
+    which = rng.random(p) < 0.5
+    X_swapped = swapped(X, shadows, groups, which)
+    inverse = np.argsort(permutations, axis=0)
+    back = np.where(which, inverse, permutations)
+    monkeypatch.setattr(shadows_module, "row_permutations", lambda *_: back)
+    layer = np.where(which, 1 - shadows.original_layer, shadows.original_layer)
+    swapped_shadows = shadows._replace(original_layer=layer)
+    after = statistics_of(DenseOperator(X_swapped), groups, swapped_shadows)
+    np.testing.assert_array_equal(before, after)
+    W = compare_with_shadows(before, shadows.original_layer)
+    W_swapped = compare_with_shadows(after, layer)
+    np.testing.assert_array_equal(W_swapped, np.where(which, -W, W))
+    assert np.any(which & (W > 0.0))
+    assert np.any(W < 0.0)
+
+
+@pytest.mark.parametrize("signs", [False, True])
+def test_engine_treats_all_layers_alike(signs, rng):
+    """The statistics follow the columns if these move to other layers."""
+    n, p, n_layers = 50, 40, 3
+    X = informative(n, p, 10, 1)[0]
+    groups = single_group(n)
+    centre = np.zeros((1, p)) if signs else None
+    shadows = draw_shadows(groups.codes, np.arange(p), n_layers - 1, rng, centre)
+    moved = shadows._replace(original_layer=rng.integers(n_layers, size=p))
+    first = statistics_of(DenseOperator(X), groups, shadows)
+    second = statistics_of(DenseOperator(X), groups, moved)
+    own = np.arange(p)
+    for k in range(n_layers):
+        np.testing.assert_allclose(
+            first[(shadows.original_layer + k) % n_layers, own],
+            second[(moved.original_layer + k) % n_layers, own],
+            rtol=1e-5,
+            atol=1e-6,
+        )
+
+
+@pytest.mark.parametrize(("signs", "K"), [(False, 1), (False, 4), (True, 1), (True, 4)])
+def test_informative_variables_are_selected(signs, K):
+    X, truth = informative(100, 80, 20, 2)
+    op, groups = standardise(X, True)[0], single_group(100)
+    found = select_shared_by_knockoffs(op, groups, Knockoffs(0.1, K, 1, 0, signs))
+    assert found.selected[truth].mean() > 0.8
+    assert np.sum(found.selected & ~truth) <= 0.3 * found.selected.sum()
+    np.testing.assert_array_equal(found.selected, found.filtered.rates <= 0.1)
+    assert found.filtered.statistics.shape == (1, 80)
+    assert found.pvalues.shape == (80,)
+
+
+def test_selections_do_not_depend_on_the_container():
+    """Permuted columns of a sparse matrix; blocks of rows are permuted within blocks."""
+    da = pytest.importorskip("dask.array", reason="Dask is not installed")
+    X, truth = informative(120, 60, 20, 3)
+    groups = single_group(120)
+    for convert in (sparse.csr_array, lambda X: da.from_array(X, chunks=(60, -1))):
+        for signs in (False, True):
+            op = standardise(convert(X), True)[0]
+            found = select_shared_by_knockoffs(op, groups, Knockoffs(0.2, 2, 1, 1, signs))
+            assert found.selected[truth].mean() > 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("signs", "K", "M"), [(False, 1, 1), (False, 3, 1), (True, 2, 1), (True, 2, 3)]
+)
+def test_rate_with_rows_that_satisfy_the_null(signs, K, M):
+    """Exchangeable lognormal columns, or rows of unequal noise with symmetric entries."""
+    q, n_runs, n, p = 0.2, 120, 30, 40
+    false = np.zeros(n_runs)
+    for run in range(n_runs):
+        rng = np.random.default_rng([7, run])
+        E = rng.standard_normal((n, p))
+        E[:, 12:] = E[:, 12:] if signs else np.exp(1.5 * E[:, 12:])
+        E[:, :12] = 1.2 * E[:, :12] + rng.standard_normal((n, 2)) @ rng.standard_normal((2, 12))
+        if signs:
+            E *= np.exp(0.7 * rng.standard_normal((n, 1)))
+        op = standardise(E, True)[0]
+        found = select_shared_by_knockoffs(op, single_group(n), Knockoffs(q, K, M, run, signs))
+        false[run] = np.sum(found.selected[12:]) / max(1, found.selected.sum())
+    assert false.mean() <= q + 2.0 * false.std() / np.sqrt(n_runs)
+
+
+def test_a_single_variable_is_never_selected(rng):
+    found = select_shared_by_knockoffs(
+        standardise(rng.standard_normal((30, 5)), True)[0],
+        single_group(30),
+        Knockoffs(0.9, 9, 1, 0, False),
+    )
+    assert found.selected.sum() != 1
