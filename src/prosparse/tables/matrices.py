@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+from scipy import io, sparse
 
 from ..errors import TableError, plural
 from ..npy import PLAIN_TYPES, read_header
@@ -24,6 +24,7 @@ from .base import (
     make_unique,
     name_column,
     note_identifier_names,
+    open_binary,
     quote,
     raise_unknown_column,
     refuse_expansion,
@@ -31,7 +32,6 @@ from .base import (
 )
 from .identifiers import describe_identifier, identifier_candidates
 from .limited_process import read_in_child
-from .matrix_market import read_matrix_market
 from .orientation import split_named_rows
 
 MAX_EMPTY = 10**6  # maximum number of empty rows or columns of a sparse table
@@ -107,8 +107,18 @@ def _check_archive(path: Path) -> None:
 
 
 def read_mtx(path: Path, options: ReadOptions) -> Table:
-    """Read a Matrix Market file."""
-    return _make_table(path, options, read_matrix_market(path))
+    """Read a Matrix Market file: a dense array, or a sparse one in coordinate format."""
+    read_in_child(path, "matrix", "Matrix Market file", "SciPy", "save it as NPZ")
+    with open_binary(path) as file:
+        X = io.mmread(file)
+    n, p, *_, symmetry = io.mminfo(path)
+    repeats = sparse.issparse(X) and X.tocsr().nnz < X.nnz  # CSR sums repeated entries
+    if symmetry != "general" and (n != p or repeats):
+        raise TableError(
+            f"{path}: the matrix is declared {symmetry}, but is not square or has entries on both "
+            "sides of the diagonal."
+        )
+    return _make_table(path, options, X)
 
 
 def read_h5ad(path: Path, options: ReadOptions) -> Table:
