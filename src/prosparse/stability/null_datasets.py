@@ -120,7 +120,7 @@ class PermutationNull:
 
     @property
     def expected_n_selected(self) -> float:
-        """Mean number of variables selected in null datasets, the larger one of two kinds."""
+        """Mean number of variables selected in null datasets; the maximum over the kinds."""
         return max(self.expected_n_selected_by_kind.values())
 
     @property
@@ -134,7 +134,7 @@ class PermutationNull:
 
     @property
     def expected_statistic(self) -> float | None:
-        """Mean statistic of the null datasets, the larger one of two kinds."""
+        """Mean statistic of the null datasets; the maximum over the kinds."""
         return max(
             (v for v in self.expected_statistic_by_kind.values() if v is not None), default=None
         )

@@ -60,6 +60,7 @@ _METADATA = re.compile(r'"?!(?:series|sample|dataset|subset|annotation|platform|
 # Numbers with decimal marks or thousands separators.
 _WITH_MARKS = re.compile(r"\s*[-+]?\d+(?:[.,\s'\u2019\u066c]+\d+)*\s*")
 _INVALID_SEPARATORS = set('0123456789.+-"\r\n')
+_UNREADABLE = "the file cannot be read as a table ({}). Check its quotation marks and --separator."
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*')  # instruction to spreadsheet programs
 
 
@@ -102,7 +103,7 @@ def read_texts(path: Path, options: ReadOptions) -> tuple[list[str], list[list[s
     except UnicodeError:
         _raise_encoding_error(path, text_format.encoding, text_format.separator)
     except csv.Error as error:
-        raise TableError(f"{path}: the file cannot be read as a table ({error}).") from None
+        raise TableError(f"{path}: {_UNREADABLE.format(error)}") from None
     return text_format.layout.names, rows, []
 
 
@@ -387,7 +388,7 @@ def _read_slowly(
     except UnicodeError:
         _raise_encoding_error(path, text_format.encoding, text_format.separator)
     except csv.Error as error:
-        raise TableError(f"{path}: the file cannot be read as a table ({error}).") from None
+        raise TableError(f"{path}: {_UNREADABLE.format(error)}") from None
 
 
 def _iterate_rows(path: Path, text_format: TextFormat) -> Iterator[Row]:

@@ -57,7 +57,7 @@ def read_numpy(path: Path, options: ReadOptions) -> Table:
         if isinstance(error, TableError):
             raise
         reason = quote(error, 300)
-        raise TableError(f"{path}: invalid NumPy file of numbers ({reason}).") from error
+        raise TableError(f"{path}: invalid NumPy file ({reason}).") from error
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
     matrix = "X" if "X" in matrices else matrices[0] if len(matrices) == 1 else None
     if matrix is None:
