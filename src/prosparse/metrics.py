@@ -11,7 +11,7 @@ from sklearn.utils import check_array
 
 from .data import DenseOperator
 from .errors import InputError, check_choice
-from .numerics.spectrum import added_squares, new_direction
+from .numerics.spectrum import added_directions, added_squares
 
 
 def support_f_score(true_support: Any, support: Any) -> float:
@@ -116,17 +116,9 @@ def additional_explained_deviation(X: Any, components: Any) -> np.ndarray:
 
 
 def _additions(rows: np.ndarray) -> np.ndarray:
-    """Subtract from each row its projection on the span of the previous rows.
-
-    A QR decomposition would return arbitrary directions for dependent rows, which are zero here.
-    """
-    basis = np.zeros((rows.shape[1], rows.shape[0]))
-    added = np.zeros(rows.shape)
-    for k, row in enumerate(rows):
-        q = new_direction(basis[:, :k], row)
-        if q is not None:
-            basis[:, k] = q
-            added[k] = (q @ row) * q
+    """Subtract from each row its projection on the span of the previous rows."""
+    basis = added_directions(rows).T
+    added: np.ndarray = np.sum(basis * rows, axis=1, keepdims=True) * basis
     return added
 
 
