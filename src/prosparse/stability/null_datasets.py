@@ -206,7 +206,7 @@ class PermutationNull:
             if self._rests_on_magnitudes():
                 sentences.append(
                     "Random signs remove all correlations but keep magnitudes, so outlying rows or "
-                    "rows of unequal scale suffice for such selections."
+                    "rows of unequal scale can cause such selections."
                 )
         elif not self.size_given:
             sentences.append(f"{self.method} selected no variables in {self._describe_datasets()}.")

@@ -202,7 +202,9 @@ def errors_as_table_error(path: Path, extra: str) -> Iterator[None]:
     except TableError:
         raise
     except MemoryError as error:
-        raise TableError(f"{path}: not enough memory for this table.") from error
+        raise TableError(
+            f"{path}: not enough memory for this table. Drop rows or columns first."
+        ) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise TableError(f"{path}: the file cannot be read ({quote(reason, 200)}).") from error

@@ -206,7 +206,7 @@ def _split_sample(
     try:
         rows = _split(lines, separator, is_spaced)
     except csv.Error as error:
-        raise TableError(f"{path}: the lines cannot be split into columns ({error}).") from error
+        raise TableError(f"{path}: {_UNREADABLE.format(error)}") from error
     if not is_complete and len(rows) > 2:
         rows.pop()  # it may end within a cell
     while len(rows) > 2 and not any(map(str.strip, rows[-1][1])):
