@@ -110,7 +110,7 @@ def read_mtx(path: Path, options: ReadOptions) -> Table:
     """Read a Matrix Market file: a dense array, or a sparse one in coordinate format."""
     read_in_child(path, "matrix", "Matrix Market file", "SciPy", "save it as NPZ")
     with open_binary(path) as file:
-        X = io.mmread(file)
+        X = io.mmread(file, spmatrix=False)
     n, p, *_, symmetry = io.mminfo(path)
     repeats = sparse.issparse(X) and X.tocsr().nnz < X.nnz  # CSR sums repeated entries
     if symmetry != "general" and (n != p or repeats):

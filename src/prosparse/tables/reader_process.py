@@ -359,7 +359,7 @@ def try_matrix_market(path: str, limit: Callable[[], None]) -> None:
     from scipy import io
 
     limit()
-    io.mmread(path)
+    io.mmread(path, spmatrix=False)
 
 
 # --- the program
