@@ -267,8 +267,8 @@ def assign_roles(
     other_roles = dropped | {*id_column, *annotations.values()}
     for k in kept & other_roles:
         raise TableError(
-            f"{path}: {quote(names[k])} is a variable by --keep, but has another role by --drop, "
-            "--label, --groups, --response or --id-column. Remove one of these options."
+            f"{path}: --keep makes {quote(names[k])} a variable, but --drop, --label, --groups, "
+            "--response or --id-column gives it another role. Remove one of these options."
         )
     assigned = kept | other_roles
     index = tuple(k for k in index if k not in assigned)

@@ -135,7 +135,7 @@ def read_h5ad(path: Path, options: ReadOptions) -> Table:
         "hdf5",
         "H5AD file",
         "the HDF5 library",
-        "copy it to a local disk, or read it with anndata and use prosparse.anndata.",
+        "copy it to a local disk, or read it with anndata and use prosparse.anndata",
     )
     try:
         with warnings.catch_warnings():
