@@ -18,7 +18,6 @@ import numpy as np
 
 from .false_discoveries import adjust_pvalues
 from .leading_components import FIT_TOLERANCE, StandardisedData
-from .leave_one_out import leave_one_out_r2
 from .null_distribution import Moments, beta_tail, gaussian_variance
 
 _MIN_SUPPORT = 2  # minimum number of variables that are associated with a component
@@ -37,9 +36,7 @@ def component_pvalues(
     count = min(count, found.eigenvalues.size)
     squares = np.where(data.sums_of_squares > 0.0, data.sums_of_squares, 1.0)
     c = found.projections[:, :count] ** 2 / squares[:, None]
-    c[members] = leave_one_out_r2(
-        found.eigenvalues, found.member_projections, squares[members], count, found.eigenvalue_bound
-    ).lower
+    c[members] = data.member_r2(found, count).lower
     unexplained = np.maximum(1.0 - np.sum(c, axis=1, keepdims=True), 0.0)
     partial = c / np.maximum(unexplained + c, 1e-300)
     dof = data.dof - count + 1
@@ -47,7 +44,7 @@ def component_pvalues(
     tested = beta_tail(partial, Moments(mean, gaussian_variance(mean, dof)))
     if robust:
         U = data.scores(found, count)
-        weights = data.from_numpy(data.flip_correction[:, None] * U**2)
+        weights = data.from_numpy(data.adjustment.flip_correction[:, None] * U**2)
         mean = data.to_numpy(data.op.power_sums(2, weights)) / squares[:, None]
         flips = beta_tail(partial, Moments(mean, 2.0 * mean**2 * (1.0 - 1.0 / data.n)))
         tested = np.maximum(tested, flips)
