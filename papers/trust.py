@@ -167,7 +167,7 @@ def cover_coefficients(sample: Sample, rng: np.random.Generator) -> Outcome:
 
 def bound_stable(sample: Sample, rng: np.random.Generator) -> Outcome:
     """Return the number of false stable variables minus its bound."""
-    rows = {"groups": sample.groups, "covariates": sample.covariates}
+    rows: dict[str, Any] = {"groups": sample.groups, "covariates": sample.covariates}
     model = FDRPCA(counts=sample.counts).fit(sample.X, **rows)
     found = stability_selection(
         model, sample.X, N_SUBSAMPLES, **rows, random_state=int(rng.integers(2**31))
