@@ -20,7 +20,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -167,10 +167,15 @@ def cover_coefficients(sample: Sample, rng: np.random.Generator) -> Outcome:
 
 def bound_stable(sample: Sample, rng: np.random.Generator) -> Outcome:
     """Return the number of false stable variables minus its bound."""
-    rows: dict[str, Any] = {"groups": sample.groups, "covariates": sample.covariates}
-    model = FDRPCA(counts=sample.counts).fit(sample.X, **rows)
+    groups, covariates = sample.groups, sample.covariates
+    model = FDRPCA(counts=sample.counts).fit(sample.X, groups=groups, covariates=covariates)
     found = stability_selection(
-        model, sample.X, N_SUBSAMPLES, **rows, random_state=int(rng.integers(2**31))
+        model,
+        sample.X,
+        N_SUBSAMPLES,
+        groups=groups,
+        covariates=covariates,
+        random_state=int(rng.integers(2**31)),
     )
     n_false = int(np.sum(found.stable & ~sample.truth))
     return Outcome(n_false - found.expected_false(), score_support(found.stable, sample.truth)[1])

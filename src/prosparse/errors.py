@@ -70,6 +70,10 @@ class DuplicateRowsWarning(UserWarning):
     """
 
 
+class MissingValuesWarning(UserWarning):
+    """Missing values make results inaccurate, or depend on what is estimated."""
+
+
 class CovariatesWarning(UserWarning):
     """Warning that covariates are collinear, or leave few degrees of freedom."""
 

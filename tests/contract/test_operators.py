@@ -157,7 +157,7 @@ def test_dense_entries(pair):
 
 @pytest.mark.parametrize(
     "order",
-    ["rows", "columns", "shift", "shift rows shift", "groups rows groups columns"],
+    ["rows", "columns", "shift", "shift rows shift", "groups rows groups columns", "covariates"],
 )
 def test_scaled_and_shifted_in_any_order(pair, order, rng):
     """Rows and columns are scaled, matrices of low rank and group means are subtracted."""
@@ -166,6 +166,7 @@ def test_scaled_and_shifted_in_any_order(pair, order, rng):
     rows, columns = rng.uniform(0.5, 2.0, n), rng.uniform(0.5, 2.0, p)
     left, right = rng.standard_normal((n, 2)), rng.standard_normal((2, p))
     groups = row_groups(rng.permutation(np.arange(n) % 3), n)
+    adjustment = RowAdjustment(groups, rng.standard_normal((n, 2)), rows)
 
     there = op.xp.asarray
     steps = {
@@ -173,6 +174,7 @@ def test_scaled_and_shifted_in_any_order(pair, order, rng):
         "columns": (lambda o: o.scale_columns(there(columns)), lambda A: A * columns),
         "shift": (lambda o: o.shifted(there(left), there(right)), lambda A: A - left @ right),
         "groups": (groups.centre_operator, RowAdjustment(groups).residuals),
+        "covariates": (adjustment.adjust_operator, adjustment.residuals),
     }
     for step in order.split():
         op, Z = steps[step][0](op), steps[step][1](Z)

@@ -26,6 +26,7 @@ class AdjustedColumns(NamedTuple):
     columns: Columns  # `scale` contains the standard deviations of the residuals
     # Proportion of the variance within groups that the covariates explain, also of dropped columns.
     r2: np.ndarray
+    kept: np.ndarray  # positions of the columns among those that varied before
 
 
 def standardise(
@@ -53,7 +54,8 @@ def adjust_columns(op: Operator, columns: Columns, adjustment: RowAdjustment) ->
     Columns that groups and covariates determine are dropped, like constant columns.
     """
     if adjustment.is_intercept:
-        return AdjustedColumns(op, op, columns, np.zeros(op.shape[1]))
+        every = np.arange(op.shape[1])
+        return AdjustedColumns(op, op, columns, np.zeros(op.shape[1]), every)
     n, before = op.shape[0], to_numpy(op.column_squares()).astype(float)
     within, residuals = adjustment.squares_within_groups(op), adjustment.adjust_operator(op)
     after = to_numpy(residuals.column_squares()).astype(float)
@@ -77,7 +79,7 @@ def adjust_columns(op: Operator, columns: Columns, adjustment: RowAdjustment) ->
     scale[positions] *= deviation
     r2 = np.clip(1.0 - after / np.maximum(within, _MIN_RESIDUAL_VARIANCE * before), 0.0, 1.0)
     adjusted = columns._replace(scale=columns.numbers(scale), varying=columns.values(varying))
-    return AdjustedColumns(op, residuals, adjusted, r2)
+    return AdjustedColumns(op, residuals, adjusted, r2, kept)
 
 
 def operator_of(X: Table, mean: Array, scale: Array) -> Operator:

@@ -443,8 +443,8 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         container = container_of(X)
         X = container.prepare(X, allow_nan=False)
         if container.stays_in_place:
-            # A model without selected variables has no columns of scores.
-            scores = X if 0 in X.shape else container.require_finite(container.validate(X, 1))
+            min_size = min(1, self._n_features_out)  # there may be no components
+            scores = container.require_finite(container.validate(X, min_size))
         else:
             scores = check_array(X, dtype=[np.float64, np.float32], ensure_min_features=0)
         if scores.ndim != 2 or scores.shape[1] != self._n_features_out:

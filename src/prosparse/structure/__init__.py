@@ -12,6 +12,7 @@ from .component_test import component_pvalues, component_qvalues, count_supporte
 from .false_discoveries import adjust_pvalues
 from .leading_components import FIT_TOLERANCE, StandardisedData
 from .leave_one_out_pvalues import MIN_DOF
+from .observed_data import ObservedData
 from .row_scale import EqualisedRows, equalise_rows, estimate_row_scale
 from .shared_variables import SharedVariables, select_shared_variables
 
@@ -19,6 +20,7 @@ __all__ = [
     "FIT_TOLERANCE",
     "MIN_DOF",
     "EqualisedRows",
+    "ObservedData",
     "SharedVariables",
     "StandardisedData",
     "adjust_pvalues",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .leading_components import FIT_TOLERANCE, StandardisedData
+from .leading_components import StandardisedData
 
 
 def compute_communalities(data: StandardisedData, selected: np.ndarray, d: int) -> np.ndarray:
@@ -27,9 +27,5 @@ def compute_communalities(data: StandardisedData, selected: np.ndarray, d: int) 
     count = min(d, int(members.sum()) - 1)
     if count < 1:
         return np.zeros(data.p)
-    found = data.principal_components(members, count, FIT_TOLERANCE)
-    count = min(count, found.eigenvalues.size)
-    squares = np.where(data.sums_of_squares > 0.0, data.sums_of_squares, 1.0)
-    communalities = np.sum(found.projections[:, :count] ** 2, axis=1) / squares
-    communalities[members] = np.sum(data.member_r2(found, count).lower, axis=1)
-    return np.clip(communalities, 0.0, 1.0)
+    r2 = data.sequential_r2(members, count)
+    return np.clip(np.sum(r2, axis=1), 0.0, 1.0)

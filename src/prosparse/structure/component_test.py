@@ -32,20 +32,14 @@ def component_pvalues(
     pvalues = np.ones((data.p, d))
     if count < 1:
         return pvalues
-    found = data.principal_components(members, count, FIT_TOLERANCE)
-    count = min(count, found.eigenvalues.size)
-    squares = np.where(data.sums_of_squares > 0.0, data.sums_of_squares, 1.0)
-    c = found.projections[:, :count] ** 2 / squares[:, None]
-    c[members] = data.member_r2(found, count).lower
-    unexplained = np.maximum(1.0 - np.sum(c, axis=1, keepdims=True), 0.0)
-    partial = c / np.maximum(unexplained + c, 1e-300)
-    dof = data.dof - count + 1
-    mean = np.full(partial.shape, 1.0 / dof)
+    partial = data.partial_r2(members, count)
+    count = partial.shape[1]
+    dof = data.dofs[:, None] - count + 1.0
+    mean = np.broadcast_to(1.0 / np.maximum(dof, 1.0), partial.shape)
     tested = beta_tail(partial, Moments(mean, gaussian_variance(mean, dof)))
     if robust:
-        U = data.scores(found, count)
-        weights = data.from_numpy(data.adjustment.flip_correction[:, None] * U**2)
-        mean = data.to_numpy(data.op.power_sums(2, weights)) / squares[:, None]
+        found = data.principal_components(members, count, FIT_TOLERANCE)
+        mean = data.flip_means(data.scores(found, count))
         flips = beta_tail(partial, Moments(mean, 2.0 * mean**2 * (1.0 - 1.0 / data.n)))
         tested = np.maximum(tested, flips)
     pvalues[:, :count] = tested

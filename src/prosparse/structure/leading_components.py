@@ -64,6 +64,9 @@ class StandardisedData:
         self.n, self.p = op.shape
         self.dof = self.n - self.adjustment.n_parameters
         self.sums_of_squares = to_numpy(op.column_squares()).astype(float)
+        # Number of observed rows of each column, and their degrees of freedom.
+        self.n_observed = np.full(self.p, float(self.n))
+        self.dofs = np.full(self.p, float(self.dof))
         # Consecutive calls often use the same subset or a similar one.
         self.last_components: PrincipalComponents | None = None
         self._last_tolerance = TEST_TOLERANCE
@@ -108,6 +111,29 @@ class StandardisedData:
         self.last_components = self._decompose(members, count, tolerance)
         self._last_tolerance = tolerance
         return self.last_components
+
+    def imputed(self, members: np.ndarray) -> StandardisedData:
+        """Return data in which the members have no missing values."""
+        return self
+
+    def sequential_r2(self, members: np.ndarray, count: int) -> np.ndarray:
+        """Compute the squared correlation of each column with each component, (p, k).
+
+        k is ``count`` or the rank of the members, if that is smaller. The components for a member
+        are those of the other members. The values for i = 1, ..., d add up to R2(d).
+        """
+        found = self.principal_components(members, count, FIT_TOLERANCE)
+        count = min(count, found.eigenvalues.size)
+        squares = np.where(self.sums_of_squares > 0.0, self.sums_of_squares, 1.0)
+        r2 = found.projections[:, :count] ** 2 / squares[:, None]
+        r2[members] = self.member_r2(found, count).lower
+        return r2
+
+    def partial_r2(self, members: np.ndarray, count: int) -> np.ndarray:
+        """Compute the squared partial correlation with each component given the others, (p, k)."""
+        r2 = self.sequential_r2(members, count)
+        unexplained = np.maximum(1.0 - np.sum(r2, axis=1, keepdims=True), 0.0)
+        return r2 / np.maximum(unexplained + r2, 1e-300)
 
     def member_r2(self, components: PrincipalComponents, count: int) -> R2Bounds:
         """Compute c_1, ..., c_count of each member with the components of the other members.
@@ -282,6 +308,13 @@ class StandardisedData:
         subset = self.member_operator(components.members)
         weights = self.from_numpy(components.score_weights[:, :count])
         return _to_float64(subset.matmul(weights))
+
+    def flip_means(self, U: np.ndarray) -> np.ndarray:
+        """Compute sum_a y_a^2 u_ai^2 of each column y scaled to unit length, (p, k)."""
+        correction = self.adjustment.flip_correction[:, None]
+        sums = _to_float64(self.op.power_sums(2, self.from_numpy(correction * U**2)))
+        squares = np.where(self.sums_of_squares > 0.0, self.sums_of_squares, 1.0)
+        return np.asarray(sums / squares[:, None])
 
     def dense_columns(self, columns: np.ndarray) -> np.ndarray:
         """Return some columns of the data as an array (n, k)."""

@@ -33,6 +33,7 @@ from .null_distribution import (
     smallest_flip_probability,
     upper_triangle,
 )
+from .observed_data import ObservedData, ObservedStatistics
 from .pair_correlation import LargestCorrelations, find_largest_correlations
 
 MIN_DOF = 4  # minimum degrees of freedom: rows minus parameters of their adjustment
@@ -95,6 +96,8 @@ class LeaveOneOutTester:
 
     def against(self, members: np.ndarray) -> LeaveOneOutTest:
         """Test each column against the components of the members."""
+        if isinstance(self.data, ObservedData):
+            return ObservedTest(self, self.data, members)
         return LeaveOneOutTest(self, members)
 
     def take_columns(self, columns: np.ndarray) -> LeaveOneOutTester:
@@ -303,6 +306,12 @@ class LeaveOneOutTest:
             shape = (self._squares.size, self.count)
             self._cached_flips = Moments(np.zeros(shape), np.zeros(shape))
         new = columns[~self._has_flip_moments[columns]]
+        if new.size:
+            self._compute_flip_moments(new)
+        return Moments(self._cached_flips.mean[columns], self._cached_flips.variance[columns])
+
+    def _compute_flip_moments(self, new: np.ndarray) -> None:
+        """Compute and cache the moments of some columns under sign flips."""
         if self.tester.data.n <= _FEW_ROWS and self.components.eigenvalue_bound is None:
             for chunk in slices_of(new.size, _COLUMNS_PER_CHUNK):
                 self._cache_flips(new[chunk], self._residual_flips(new[chunk]))
@@ -316,7 +325,6 @@ class LeaveOneOutTest:
                     M, squared = compute(part)
                     squares = self._squares[part, None]
                     self._cache_flips(part, sign_flip_moments(M / squares, squared / squares**2))
-        return Moments(self._cached_flips.mean[columns], self._cached_flips.variance[columns])
 
     def _cache_flips(self, columns: np.ndarray, moments: Moments) -> None:
         self._cached_flips.mean[columns] = moments.mean
@@ -365,6 +373,53 @@ class LeaveOneOutTest:
         """Compute scores U T_j without member j, (n_columns, n, D), T_j from `leave_one_out`."""
         z = self.components.member_projections[self._member_index[columns]]
         return self._scores @ leave_one_out_eigenvectors(self.components.eigenvalues, z, self.count)
+
+
+class ObservedTest(LeaveOneOutTest):
+    """Test of columns with missing values on the rows in which each is observed.
+
+    The p-value of a number of components that the observed rows do not support is that of the
+    largest number that they do.
+    """
+
+    def __init__(self, tester: LeaveOneOutTester, data: ObservedData, members: np.ndarray):
+        super().__init__(tester, members)
+        self._data = data
+        self._tested = data.last_tested(np.arange(data.p), self.count)
+
+    @cached_property
+    def _statistics(self) -> ObservedStatistics:
+        return self._data.statistics(self.components, np.arange(self._data.p), self.count)
+
+    def _supported(self, values: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Replace values for unsupported numbers of components by those of the largest one."""
+        return np.take_along_axis(values, self._tested[columns], axis=1)
+
+    def _R2(self, columns: np.ndarray) -> np.ndarray:
+        return self._supported(np.cumsum(self._statistics.r2[columns], axis=1), columns)
+
+    @cached_property
+    def _R2_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        exact = self._R2(np.arange(self._data.p))
+        return exact, exact
+
+    @property
+    def _has_own_scores(self) -> bool:
+        return True
+
+    def _permutation_moments(self, columns: np.ndarray) -> Moments:
+        data = self._data
+        moments = permutation_moments(
+            self._statistics.squared_leverages[columns],
+            self.tester.fourth_moments[columns],
+            data.n_observed[columns],
+            data.dofs[columns],
+        )
+        return Moments(*(self._supported(part, columns) for part in moments))
+
+    def _compute_flip_moments(self, columns: np.ndarray) -> None:
+        moments = self._data.flip_moments(self.components, columns, self.count, _FEW_ROWS)
+        self._cache_flips(columns, Moments(*(self._supported(part, columns) for part in moments)))
 
 
 def _combine_statistics(component_pvalues: np.ndarray, pair_pvalues: np.ndarray) -> np.ndarray:

@@ -55,13 +55,16 @@ class Moments(NamedTuple):
     variance: np.ndarray  # (n_columns, D)
 
 
-def gaussian_variance(mean: np.ndarray, dof: int) -> np.ndarray:
+def gaussian_variance(mean: np.ndarray, dof: np.ndarray | int) -> np.ndarray:
     """Compute the variance of Beta(d / 2, (dof - d) / 2) from its mean d / dof."""
     return np.asarray(2.0 * mean * (1.0 - mean) / (dof + 2.0))
 
 
 def permutation_moments(
-    squared_leverages: np.ndarray, fourth_moments: np.ndarray, n: int, dof: int
+    squared_leverages: np.ndarray,
+    fourth_moments: np.ndarray,
+    n: np.ndarray | int,
+    dof: np.ndarray | int,
 ) -> Moments:
     """Compute the moments of R2(d) under permutation of the rows, [K95] (2).
 
@@ -69,10 +72,11 @@ def permutation_moments(
     (n_columns,) are sum_a y_a^4. The degrees of freedom are n minus the number of parameters.
     """
     d = np.arange(1.0, squared_leverages.shape[-1] + 1.0)
+    n, dof = (np.reshape(np.asarray(count, dtype=float), (-1, 1)) for count in (n, dof))
     expected = 2.0 * d * (n - 1.0 - d) / ((n - 1.0) ** 2 * (n + 1.0))
     of_scores = n * (n + 1.0) * squared_leverages - (n - 1.0) * d * (d + 2.0)
-    of_column = n * (n + 1.0) * fourth_moments - 3.0 * (n - 1.0)
-    excess = of_column[:, None] * of_scores / ((n + 1.0) * n * (n - 1.0) * (n - 2.0) * (n - 3.0))
+    of_column = n * (n + 1.0) * fourth_moments[:, None] - 3.0 * (n - 1.0)
+    excess = of_column * of_scores / ((n + 1.0) * n * (n - 1.0) * (n - 2.0) * (n - 3.0))
     ratio = np.maximum(1.0 + excess / expected, _MIN_VARIANCE_RATIO)
     mean = np.broadcast_to(d / dof, ratio.shape)
     return Moments(mean, ratio * gaussian_variance(mean, dof))

@@ -56,7 +56,10 @@ def find_largest_correlations(
         partners[columns] = best
         largest = np.minimum(r2[best, np.arange(columns.size)] / squares[columns], 1.0)
         moments = permutation_moments(
-            fourth_moments[best, None], fourth_moments[columns], data.n, data.dof
+            fourth_moments[best, None],
+            fourth_moments[columns],
+            data.n_observed[columns],
+            data.dofs[columns],
         )
         pvalues[columns] = (data.p - 1) * beta_tail(largest[:, None], moments)[:, 0]
     index = np.flatnonzero(pvalues < _MAX_PVALUE)

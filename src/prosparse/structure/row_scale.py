@@ -64,10 +64,13 @@ def equalise_columns(op: Operator) -> Operator:
     return equalised
 
 
-def estimate_row_scale(op: Operator, adjustment: RowAdjustment) -> np.ndarray:
+def estimate_row_scale(
+    op: Operator, adjustment: RowAdjustment, seen: np.ndarray | None = None
+) -> np.ndarray:
     """Estimate the scale of each row from up to 1,000 evenly spaced columns, (n,).
 
-    The residuals of a row are corrected for its leverage in the design.
+    The residuals of a row are corrected for its leverage in the design. Missing entries, outside
+    the mask ``seen``, are ignored.
     """
     n, p = op.shape
     count = min(p, _MAX_COLUMNS, max(_MIN_COLUMNS, _MAX_ENTRIES // n))
@@ -79,11 +82,22 @@ def estimate_row_scale(op: Operator, adjustment: RowAdjustment) -> np.ndarray:
         standardised = weighted.residuals(Z / scale[:, None])
         deviation = np.sqrt(np.mean(standardised**2, axis=0))
         standardised /= np.where(deviation > 0.0, deviation, np.inf)
-        magnitudes = np.median(np.abs(standardised), axis=1, overwrite_input=True)
+        if seen is None:
+            magnitudes = np.median(np.abs(standardised), axis=1, overwrite_input=True)
+        else:
+            magnitudes = _observed_median(np.abs(standardised), seen[:, columns])
         magnitudes *= np.sqrt(weighted.flip_correction)
         free = weighted.has_residual
         scale[free] *= _shrunken_scale(magnitudes[free], columns.size)
     return np.asarray(scale / float(np.median(scale)))
+
+
+def _observed_median(magnitudes: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Compute the median of the observed entries of each row; rows without any are typical."""
+    missing = ~seen.any(axis=1)
+    observed = np.where(seen, magnitudes, np.nan)
+    observed[missing] = np.nanmedian(observed)
+    return np.asarray(np.nanmedian(observed, axis=1))
 
 
 def _shrunken_scale(magnitudes: np.ndarray, p: int) -> np.ndarray:

@@ -5,7 +5,7 @@ import pytest
 
 from prosparse import InputError
 from prosparse.data import DenseOperator, stack_columns
-from prosparse.models.sca.missing_data import standardise_observed
+from prosparse.data.missing_values import standardise_observed
 from prosparse.models.sca.missing_e_step import IncompleteSamples, invert_stack
 from prosparse.models.sca.samples import CompleteSamples
 from prosparse.models.sca.views import join_views

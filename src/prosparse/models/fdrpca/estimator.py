@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from ...data import Array, Columns, Operator, container_of, operator_of, standardise, take_columns
 from ...data.arrays import TableLike, as_like, from_numpy, precision_of, to_numpy
 from ...data.containers import Table
 from ...data.counts import row_totals, square_entries
+from ...data.missing_values import dense_with_missing, standardise_observed
 from ...data.normal_scores import normal_scores
+from ...data.row_adjustment import RowAdjustment
 from ...errors import (
     DuplicateRowsWarning,
     InputError,
+    MissingValuesWarning,
     NoStructureWarning,
     OutlyingRowsWarning,
     ParameterError,
@@ -26,9 +31,21 @@ from ...errors import (
     plural,
     warn,
 )
-from ...structure import MIN_DOF, StandardisedData, equalise_rows, estimate_row_scale
+from ...structure import (
+    MIN_DOF,
+    ObservedData,
+    StandardisedData,
+    equalise_rows,
+    estimate_row_scale,
+)
 from .._base import check_varying
 from .._covariates import AdjustedProjection, check_design
+from .incomplete_rows import (
+    ScoreDistribution,
+    conditional_scores,
+    fill_by_design,
+    missingness_pvalue,
+)
 from .model import Options, Solution, solve
 from .pearson_residuals import (
     CountModel,
@@ -48,6 +65,11 @@ from .row_diagnostics import (
 )
 
 Null = Literal["robust", "exchangeable"]
+
+_MIN_VARIANCE = 1e-9  # relative variance below which a column is constant
+_MIN_OBSERVED = 0.1  # proportion of observed values below which a row is mostly missing
+# P-value below which missing values are said to depend on the components.
+_MAX_MISSINGNESS_PVALUE = 1e-3
 
 
 class FDRPCA(AdjustedProjection):
@@ -276,18 +298,30 @@ class FDRPCA(AdjustedProjection):
             table = self._validate(X, reset=True)
             self._check_n_rows(table.shape[0])
             design = check_design(groups, covariates, table.shape[0], MIN_DOF)
-            op, columns = self._residuals(table) if self.counts else standardise(table, True)
+            op, columns, seen = self._standardise_table(table)
             check_varying(op, columns)
+            if seen is not None:
+                op = fill_by_design(op, seen, design.adjustment)
             adjusted = self._adjust(op, columns, design)
             op, columns = adjusted.op, adjusted.columns
-            data = StandardisedData(adjusted.residuals, design.adjustment)
-            tested = self._tested_data(table, columns, op, data)
-            rounding = np.zeros(data.p) if self.counts else _rounding_squares(table, columns, op)
+            if seen is None:
+                data = StandardisedData(adjusted.residuals, design.adjustment)
+                tested = self._tested_data(table, columns, op, data)
+            else:
+                seen = seen[:, adjusted.kept]
+                data, factors = _observed_data(adjusted.residuals, seen, design.adjustment)
+                columns = _divide_scales(columns, factors)
+                tested = self._tested_observed(data, op, design.adjustment)
+            has_rounding = self.counts or seen is not None
+            rounding = np.zeros(data.p) if has_rounding else _rounding_squares(table, columns, op)
             solution = solve(tested, data, rounding, self._options())
-            self._set_attributes(solution, data, columns)
-            scores = _orthonormal_scores(solution, data)
+            self._set_attributes(solution, solution.data, columns)
+            scores = _orthonormal_scores(solution, solution.data)
             self.row_influence_ = row_influence(scores * np.sqrt(solution.sums_of_squares))
-            self._warn_about_rows(adjacent_row_correlation(data, scores), op, groups is not None)
+            correlation = adjacent_row_correlation(solution.data, scores)
+            self._warn_about_rows(correlation, op, groups is not None)
+            if isinstance(tested, ObservedData):
+                self._warn_about_missing_values(tested, scores)
         self._warn_about_selection()
         return self
 
@@ -307,6 +341,19 @@ class FDRPCA(AdjustedProjection):
             min_communality=float(self.min_communality),
             robust=self.null == "robust",
         )
+
+    def _standardise_table(self, table: Table) -> tuple[Operator, Columns, np.ndarray | None]:
+        """Standardise the columns; return the mask of the observed entries if any are missing."""
+        if not container_of(table).has_missing(table):
+            op, columns = self._residuals(table) if self.counts else standardise(table, True)
+            return op, columns, None
+        for parameter in ("counts", "rank_transform"):
+            if getattr(self, parameter):
+                raise InputError(
+                    f"Input X contains missing values (NaN), which `{parameter}=True` does not "
+                    "support. Drop the incomplete rows or columns, or set it to False."
+                )
+        return standardise_observed(table, True)
 
     def _residuals(self, table: Table) -> tuple[Operator, Columns]:
         """Standardise the Pearson residuals of counts."""
@@ -369,11 +416,67 @@ class FDRPCA(AdjustedProjection):
             return StandardisedData(data.adjustment.adjust_operator(op), data.adjustment)
         return data
 
+    def _tested_observed(
+        self, data: ObservedData, op: Operator, adjustment: RowAdjustment
+    ) -> ObservedData:
+        """Return the data with missing values that are tested, and set the scales of the rows."""
+        self.row_scale_ = estimate_row_scale(op, adjustment, data.seen)
+        if self.null != "robust":
+            return data
+        factors = 1.0 / self.row_scale_
+        weighted = adjustment.weighted(factors)
+        divided = fill_by_design(op.scale_rows(factors), data.seen, weighted)
+        return _observed_data(weighted.adjust_operator(divided), data.seen, weighted)[0]
+
     def _normal_scores(self, table: Table, columns: Columns) -> Operator:
         """Standardise the normal scores of the varying columns."""
         scores = normal_scores(table)
         varying = container_of(scores).take_columns(scores, columns.varying_index)
         return standardise(varying, True)[0]
+
+    def _transform(self, X: TableLike, **metadata: Any) -> Array:
+        check_is_fitted(self)
+        table = self._validate(X, reset=False)
+        if not container_of(table).has_missing(table):
+            return super()._transform(X, **metadata)
+        return self._conditional_scores(table, metadata).mean.astype(table.dtype, copy=False)
+
+    def transform_std(self, X: TableLike, *, covariates: Any = None) -> np.ndarray:
+        """Return the standard deviations of the scores that missing values cause.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features_in_)
+            Data in the units of ``fit``, with missing values (NaN).
+        covariates : DataFrame or array-like of shape (n_samples, n_covariates) or None
+            Covariates of the rows, required if ``fit`` received covariates.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_)
+            Standard deviations given the observed values; 0 for complete rows.
+        """
+        check_is_fitted(self)
+        table = self._validate(X, reset=False)
+        return self._conditional_scores(table, {"covariates": covariates}).std
+
+    def _conditional_scores(self, table: Table, metadata: dict[str, Any]) -> ScoreDistribution:
+        """Compute the distribution of the scores given the observed values."""
+        Z = dense_with_missing(table)
+        seen, selected = ~np.isnan(Z), np.flatnonzero(to_numpy(self.support_))
+        filled = np.where(seen, Z, to_numpy(self.mean_).astype(float))
+        op = self._operator_of(filled, selected, **metadata)
+        standardised = np.where(seen[:, selected], np.asarray(op.dense(), dtype=float), np.nan)
+        components = to_numpy(self.components_).astype(float)[:, selected]
+        variances = to_numpy(self.explained_variance_).astype(float)
+        q, d = selected.size, variances.size
+        noise = max(q - float(variances.sum()), 0.0) / max(q - d, 1)
+        return conditional_scores(standardised, components.T, variances, noise)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
@@ -479,6 +582,31 @@ class FDRPCA(AdjustedProjection):
                 OutlyingRowsWarning,
             )
 
+    def _warn_about_missing_values(self, tested: ObservedData, scores: np.ndarray) -> None:
+        untested = int(np.sum(tested.sums_of_squares <= 0.0))
+        if untested:
+            warn(
+                f"FDRPCA: {plural(untested, 'column')} of X {'has' if untested == 1 else 'have'} "
+                f"too few observed values to be tested and {'is' if untested == 1 else 'are'} not "
+                "selected.",
+                MissingValuesWarning,
+            )
+        sparse_rows = np.flatnonzero(tested.seen.mean(axis=1) < _MIN_OBSERVED)
+        if sparse_rows.size:
+            warn(
+                f"FDRPCA: more than {1.0 - _MIN_OBSERVED:.0%} of the values of "
+                f"{list_rows(sparse_rows)} of X are missing. Their scores are inaccurate. Drop them "
+                "if they are failed measurements.",
+                MissingValuesWarning,
+            )
+        if missingness_pvalue(tested, tested.seen, scores) < _MAX_MISSINGNESS_PVALUE:
+            warn(
+                "FDRPCA: the proportion of missing values in a row depends on the components. If "
+                "values are missing because they are small or large, loadings and scores are "
+                "biased. Check why values are missing.",
+                MissingValuesWarning,
+            )
+
     def _warn_about_selection(self) -> None:
         if self.n_selected_ == 0:
             minimum = ""
@@ -490,6 +618,28 @@ class FDRPCA(AdjustedProjection):
                 "components. More rows increase the power of the test.",
                 NoStructureWarning,
             )
+
+
+def _observed_data(
+    op: Operator, seen: np.ndarray, adjustment: RowAdjustment
+) -> tuple[ObservedData, np.ndarray]:
+    """Scale residuals to unit variance on the observed rows; return the factors as well.
+
+    Columns with too few observed rows become zero and are not tested.
+    """
+    Z = np.where(seen, np.asarray(op.dense(), dtype=float), 0.0)
+    count, squares = seen.sum(axis=0), np.sum(Z * Z, axis=0)
+    varies = squares > _MIN_VARIANCE * np.maximum(count, 1.0)
+    varies &= count - adjustment.n_parameters >= MIN_DOF
+    factors = np.where(varies, np.sqrt(count / np.where(varies, squares, 1.0)), 0.0)
+    return ObservedData(Z * factors, seen, adjustment), factors
+
+
+def _divide_scales(columns: Columns, factors: np.ndarray) -> Columns:
+    """Divide the scales of the varying columns by positive factors."""
+    scale = to_numpy(columns.scale).astype(float).copy()
+    scale[columns.varying_index] /= np.where(factors > 0.0, factors, 1.0)
+    return columns._replace(scale=columns.numbers(scale))
 
 
 def _orthonormal_scores(solution: Solution, data: StandardisedData) -> np.ndarray:

@@ -48,6 +48,7 @@ class Solution(NamedTuple):
     component_pvalues: np.ndarray  # (p, d)
     component_qvalues: np.ndarray  # (p, d)
     components: np.ndarray  # (d, q) orthonormal rows
+    data: StandardisedData  # data of the components, without missing values
     sums_of_squares: np.ndarray  # (d,) along the components
 
 
@@ -61,7 +62,8 @@ def solve(
     tested : StandardisedData
         Data that are tested: ``data`` or its normal scores.
     data : StandardisedData
-        Data whose components are computed.
+        Data whose components are computed. Missing values of the selected variables are imputed
+        after the test.
     rounding : ndarray of shape (p,)
         Sum of squares of the rounding errors in each column of ``data``.
     options : Options
@@ -71,6 +73,7 @@ def solve(
     Solution
     """
     test = select_shared_variables(tested, options.fdr, options.robust)
+    data = data.imputed(test.selected)
     d = number_of_components(tested, data, test.selected, options)
     d = min(d, numerical_rank(data, test.selected, d, rounding))
     communality = compute_communalities(tested, test.selected, d)
@@ -88,6 +91,7 @@ def solve(
         component_pvalues=of_components,
         component_qvalues=component_qvalues(of_components),
         components=components,
+        data=data,
         sums_of_squares=sums_of_squares,
     )
 
@@ -110,7 +114,7 @@ def number_of_components(
         if n_selected == 0:
             return 0
         d = count_components(data, selected)
-        d = min(d, count_components(tested, selected, max_count=d))
+        d = min(d, count_components(tested.imputed(selected), selected, max_count=d))
         of_components = component_pvalues(tested, selected, d, options.robust)
         return max(count_supported_components(of_components, selected, options.fdr), 1)
     limit = min(tested.dof, tested.p)

@@ -14,7 +14,7 @@ from array_api_compat import array_namespace
 from ...data import Array, Operator, container_of, operator_of
 from ...data.arrays import as_like
 from ...data.containers import Table
-from .missing_data import dense_with_missing
+from ...data.missing_values import dense_with_missing
 from .missing_e_step import IncompleteSamples
 
 

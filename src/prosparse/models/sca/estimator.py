@@ -22,6 +22,7 @@ from ...data.arrays import from_numpy, is_floating, precision_of, spread, to_num
 from ...data.column_groups import ColumnGroup, column_groups
 from ...data.columns import UNITS, check_range
 from ...data.containers import Table
+from ...data.missing_values import dense_with_missing, standardise_observed
 from ...data.row_groups import RowGroups, row_groups
 from ...errors import (
     InputError,
@@ -46,7 +47,6 @@ from .conditional import (
 from .group_data import GroupedData, group_data
 from .group_rows import GroupedModel, encode_groups
 from .likelihood import Likelihood
-from .missing_data import dense_with_missing, standardise_observed
 from .model import Noise
 from .non_gaussian_data import (
     NonGaussianModel,

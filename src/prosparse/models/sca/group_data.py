@@ -10,12 +10,12 @@ from ...data import DenseOperator, Operator, container_of, standardise, take_col
 from ...data.arrays import to_numpy
 from ...data.columns import unit_of
 from ...data.containers import Table
+from ...data.missing_values import dense_with_missing, standardise_observed
 from ...data.row_groups import RowGroups
 from ...errors import InputError, ParameterError
 from ...selection.dimension import impute_by_pca
 from .conditional import centred_operator
 from .grouped import GroupSamples
-from .missing_data import dense_with_missing, standardise_observed
 from .missing_e_step import IncompleteSamples
 from .samples import CompleteSamples, reduce_rows
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...data import Columns, DenseOperator, Operator, container_of
-from ...data.arrays import precision_of
-from ...data.columns import Deviations, Extent, standardise_rows
-from ...data.containers import Table
-from ...errors import InputError
+from ..errors import InputError
+from .arrays import precision_of
+from .columns import Columns, Deviations, Extent, standardise_rows
+from .containers import Table, container_of
+from .operators.base import Operator
+from .operators.dense import DenseOperator
 
 
 def dense_with_missing(X: Table) -> np.ndarray:
