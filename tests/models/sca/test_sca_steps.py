@@ -10,10 +10,10 @@ from scipy.special import gammaln
 from scipy.stats import gamma, multivariate_normal
 
 from prosparse.data import DenseOperator
+from prosparse.data.missing_values import standardise_observed
 from prosparse.inference.loop import iterate
 from prosparse.models.sca.hyperbolic import HyperbolicPrior
 from prosparse.models.sca.loadings import row_covariances, update_ard_rows, update_map_rows
-from prosparse.data.missing_values import standardise_observed
 from prosparse.models.sca.missing_e_step import IncompleteSamples
 from prosparse.models.sca.model import (
     accelerator,

@@ -8,9 +8,9 @@ import pytest
 
 from prosparse import SCA
 from prosparse.data import DenseOperator, standardise
+from prosparse.data.missing_values import standardise_observed
 from prosparse.inference.loop import Run, StopReason, iterate
 from prosparse.models.sca.imputed_init import fit_imputed
-from prosparse.data.missing_values import standardise_observed
 from prosparse.models.sca.missing_e_step import IncompleteSamples
 from prosparse.models.sca.model import (
     FactorParameters,

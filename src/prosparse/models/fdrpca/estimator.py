@@ -595,8 +595,8 @@ class FDRPCA(AdjustedProjection):
         if sparse_rows.size:
             warn(
                 f"FDRPCA: more than {1.0 - _MIN_OBSERVED:.0%} of the values of "
-                f"{list_rows(sparse_rows)} of X are missing. Their scores are inaccurate. Drop them "
-                "if they are failed measurements.",
+                f"{list_rows(sparse_rows)} of X are missing. Their scores are inaccurate. Drop "
+                "them if they are failed measurements.",
                 MissingValuesWarning,
             )
         if missingness_pvalue(tested, tested.seen, scores) < _MAX_MISSINGNESS_PVALUE:
