@@ -34,7 +34,7 @@ def load_cells(min_cells=0):
     """Return sparse normalised log counts, preprocessed with scanpy."""
     import scanpy
 
-    from prosparse.datasets import load_pbmc3k
+    from papers.cells import load_pbmc3k
 
     adata = load_pbmc3k()
     if min_cells:

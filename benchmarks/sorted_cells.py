@@ -25,7 +25,7 @@ def load_cells():
     """Return cells with counts and log counts."""
     import scanpy
 
-    from prosparse.datasets import load_pbmc_facs
+    from papers.cells import load_pbmc_facs
 
     adata = load_pbmc_facs()
     scanpy.pp.filter_genes(adata, min_cells=int(np.ceil(MIN_PROPORTION * adata.n_obs)))

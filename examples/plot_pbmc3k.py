@@ -16,7 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import prosparse.anndata as psa
-from prosparse.datasets import load_pbmc3k, make_cell_counts
+from papers.cells import load_pbmc3k
+from prosparse.datasets import make_cell_counts
 
 try:
     adata = load_pbmc3k()

@@ -13,11 +13,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from prosparse import EMPCA
 from prosparse.errors import FewerComponentsWarning
-from prosparse.metrics import adjusted_explained_variance, component_angles, pairwise_jaccard_score
+from prosparse.metrics import adjusted_explained_variance, component_angles
 
 from .base import Claim, Experiment, Result, Row, claim_at_least, make_figure, save_figure
 from .baselines import NSPCA, SPCA, PathSPCA, ThresholdedPCA
 from .data import Data
+from .measures import pairwise_jaccard_score
 
 Array = np.ndarray
 

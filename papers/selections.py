@@ -18,13 +18,14 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from prosparse.metrics import pathway_enrichment, support_f_score
+from prosparse.metrics import support_f_score
 from prosparse.models.gsppca import GSPPCA
 from prosparse.plot import EvidenceDisplay
 
 from .base import Claim, Experiment, Result, Row, claim_at_least, make_figure, mean_row, save_figure
 from .baselines import SPCA, SSPCA, ThresholdedPCA
 from .data import Data
+from .measures import pathway_enrichment
 from .simulations import PAPER, SLIDES
 
 Array = np.ndarray

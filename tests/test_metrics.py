@@ -1,14 +1,10 @@
 """Measures of selected variables and explained variance against their definitions."""
 
-from math import comb
-
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.decomposition import PCA
 
-from prosparse import ParameterError
-from prosparse.metrics import adjusted_explained_variance, pathway_enrichment, support_f_score
+from prosparse.metrics import adjusted_explained_variance, support_f_score
 
 pytestmark = pytest.mark.quick
 
@@ -65,44 +61,3 @@ def test_invalid_arguments_raise(rng):
         adjusted_explained_variance(np.ones((3, 2)), np.ones((1, 2)), "sum")
     with pytest.raises(ValueError, match="`components` have 3 features, but X has 2"):
         adjusted_explained_variance(np.ones((3, 2)), np.ones((1, 3)))
-
-
-def test_pathway_enrichment_of_a_small_example():
-    """Four of ten genes are selected; the first set has three of them."""
-    selected = np.arange(10) < 4
-    sets = np.zeros((3, 10), dtype=bool)
-    sets[0, :3] = True
-    sets[1, [3, 7, 8, 9]] = True
-    result = pathway_enrichment(selected, sets)
-    tail = comb(3, 3) * comb(7, 1) / comb(10, 4)  # all three genes are selected
-    at_least_one = 1.0 - comb(6, 4) / comb(10, 4)
-    np.testing.assert_allclose(result.pvalues, [tail, at_least_one])  # without the empty set
-    assert result.enriched.tolist() == [tail * 2 <= 0.05, False]
-    assert pathway_enrichment(selected, sets, level=0.5).proportion == 0.5
-
-
-def test_pathway_enrichment_corrects_for_many_tests():
-    rng = np.random.default_rng(0)
-    sets = rng.random((400, 300)) < 0.1
-    selected = rng.random(300) < 0.3
-    result = pathway_enrichment(selected, sets)
-    assert np.mean(result.pvalues <= 0.05) > 0.01  # before correction
-    assert result.proportion <= 0.01
-    selected = sets[0] | sets[1]
-    assert pathway_enrichment(selected, sets).enriched[:2].all()
-
-
-def test_invalid_arguments_of_pathway_enrichment_raise():
-    with pytest.raises(ValueError, match="one column for each of the 3 genes"):
-        pathway_enrichment([True, False, True], np.ones((2, 4)))
-    with pytest.raises(ValueError, match="at least one gene"):
-        pathway_enrichment([True, False], np.zeros((2, 2)))
-
-
-def test_sparse_gene_sets_and_levels():
-    support = np.arange(20) < 5
-    sets = np.array([np.arange(20) < 4, np.arange(20) > 12])
-    result = pathway_enrichment(support, sparse.csr_array(sets))
-    np.testing.assert_array_equal(result.enriched, pathway_enrichment(support, sets).enriched)
-    with pytest.raises(ParameterError, match="`level` must be between 0 and 1, got 7"):
-        pathway_enrichment(support, sets, level=7)

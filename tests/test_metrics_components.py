@@ -10,8 +10,6 @@ from prosparse.metrics import (
     adjusted_explained_variance,
     cardinality,
     component_angles,
-    pairwise_jaccard_score,
-    pathway_enrichment,
     support_f_score,
 )
 
@@ -68,14 +66,6 @@ def test_angles():
     np.testing.assert_allclose(component_angles(W), expected, atol=1e-12)
     tiny = component_angles([[1.0, 0.0], [1.0, 1e-9]])[0, 1]
     assert tiny == pytest.approx(np.degrees(1e-9), rel=1e-6)
-
-
-def test_pairwise_jaccard_score():
-    # Pairs in common clusters: {01, 23} and {01, 02, 12}; 1 of 4 is in both.
-    assert pairwise_jaccard_score([0, 0, 1, 1], [5, 5, 5, 7]) == pytest.approx(1 / 4)
-    assert pairwise_jaccard_score([0, 0, 1, 2], ["b", "b", "a", "c"]) == 1.0
-    assert pairwise_jaccard_score([0, 1, 2], [2, 0, 1]) == 1.0
-    assert pairwise_jaccard_score([0, 0, 1, 1], [0, 1, 0, 1]) == 0.0
 
 
 def test_different_numbers_of_features_raise():
@@ -153,9 +143,7 @@ def test_masked_entries_raise(rng):
         lambda: additional_explained_deviation(X, np.ma.masked_equal(W, 1.0)),
         lambda: cardinality(np.ma.masked_equal(W, 1.0)),
         lambda: component_angles(np.ma.masked_equal(W, 1.0)),
-        lambda: pairwise_jaccard_score(labels, [0, 0, 1, 1]),
         lambda: support_f_score(labels, [0, 0, 1, 1]),
-        lambda: pathway_enrichment([True] * 4, np.ma.masked_equal(W.astype(int), 1)),
     ):
         with pytest.raises(InputError, match="masked entries"):
             call()

@@ -52,7 +52,7 @@ def _target_permissions(target: Path) -> int:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     if not stat.S_ISREG(mode):
         raise OSError(
-            errno.EINVAL, "a device, a pipe or a socket is not a regular file", str(target)
+            errno.EINVAL, "not a regular file, but a device, a pipe or a socket", str(target)
         )
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))

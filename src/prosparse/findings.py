@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -21,6 +21,8 @@ from .models.description import Method, ModelPath, PathAttributes
 from .models.panel.incremental_r2 import incremental_r2
 from .registry import method_of
 from .selection.slope import Slope
+
+Group = TypeVar("Group", bound=Any)  # type of a named tuple
 
 
 class PenaltyPath(NamedTuple):
@@ -238,7 +240,7 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         reason="",
         path=None if method.path is None else _model_path(fitted, method.path),
         penalties=_penalty_path(fitted) if method.compares_penalties else None,
-        tests=_variable_tests(fitted) if method.tests_variables else None,
+        tests=_read(fitted, VariableTests) if method.tests_variables else None,
         objective_paths=_objective_paths(fitted, method),
         stop_reason=str(fitted.get("stop_reason_", "")),
         regression=method.supervised,
@@ -293,13 +295,17 @@ def _penalty_path(fitted: Mapping[str, Any]) -> PenaltyPath:
     )
 
 
-def _variable_tests(fitted: Mapping[str, Any]) -> VariableTests:
-    return VariableTests(
-        communality=to_numpy(fitted["communality_"]),
-        null_communality=float(fitted["null_communality_"]),
-        pvalues=to_numpy(fitted["pvalues_"]),
-        qvalues=to_numpy(fitted["qvalues_"]),
-    )
+def _read(fitted: Mapping[str, Any], group: type[Group], **others: Any) -> Group:
+    """Read the fields of a named tuple from the attributes of the same name.
+
+    ``others`` are the values of the other fields.
+    """
+    values = dict(others)
+    for name in set(group._fields) - set(others):
+        array = to_numpy(fitted[f"{name}_"])
+        array = array.astype(float) if array.dtype.kind == "f" else array
+        values[name] = array if array.ndim else array.item()
+    return group(**values)
 
 
 def _inclusion(fitted: Mapping[str, Any]) -> InclusionProbabilities | None:
@@ -321,19 +327,8 @@ def _covariate_effects(fitted: Mapping[str, Any]) -> CovariateEffects | None:
 
 def _reconstruction(fitted: Mapping[str, Any], parameters: Mapping[str, Any]) -> Reconstruction:
     automatic = parameters["n_features_to_select"] is None
-    return Reconstruction(
-        order=to_numpy(fitted["order_"]).astype(int),
-        heldout_r2_path=to_numpy(fitted["heldout_r2_path_"]).astype(float),
-        heldout_r2_path_std=to_numpy(fitted["heldout_r2_path_std_"]).astype(float),
-        relative_r2_path=to_numpy(fitted["relative_r2_path_"]).astype(float),
-        attainable_r2=float(fitted["attainable_r2_"]),
-        target_recovery=float(parameters["target_recovery"]) if automatic else None,
-        heldout_r2=to_numpy(fitted["heldout_r2_"]).astype(float),
-        proxy=to_numpy(fitted["proxy_"]).astype(int),
-        communality=to_numpy(fitted["communality_"]).astype(float),
-        loadings=to_numpy(fitted["loadings_"]).astype(float),
-        explained_variance=to_numpy(fitted["explained_variance_"]).astype(float),
-    )
+    target = float(parameters["target_recovery"]) if automatic else None
+    return _read(fitted, Reconstruction, target_recovery=target)
 
 
 def _views(fitted: Mapping[str, Any]) -> Views:

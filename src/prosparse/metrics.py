@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.stats import false_discovery_control, hypergeom
 from sklearn.metrics import f1_score
-from sklearn.metrics.cluster import pair_confusion_matrix
 from sklearn.utils import check_array
 
-from .data import DenseOperator, container_of
-from .errors import InputError, ParameterError, check_choice
-from .numerics.spectrum import added_squares, new_direction
+from .data import DenseOperator
+from .errors import InputError, check_choice
+from .numerics.spectrum import added_directions, added_squares
 
 
 def support_f_score(true_support: Any, support: Any) -> float:
@@ -119,17 +116,9 @@ def additional_explained_deviation(X: Any, components: Any) -> np.ndarray:
 
 
 def _additions(rows: np.ndarray) -> np.ndarray:
-    """Subtract from each row its projection on the span of the previous rows.
-
-    A QR decomposition would return arbitrary directions for dependent rows, which are zero here.
-    """
-    basis = np.zeros((rows.shape[1], rows.shape[0]))
-    added = np.zeros(rows.shape)
-    for k, row in enumerate(rows):
-        q = new_direction(basis[:, :k], row)
-        if q is not None:
-            basis[:, k] = q
-            added[k] = (q @ row) * q
+    """Subtract from each row its projection on the span of the previous rows."""
+    basis = added_directions(rows).T
+    added: np.ndarray = np.sum(basis * rows, axis=1, keepdims=True) * basis
     return added
 
 
@@ -174,94 +163,6 @@ def component_angles(components: Any) -> np.ndarray:
     angles = 2.0 * np.degrees(np.arcsin(np.clip(distances / 2.0, 0.0, 1.0)))
     present = lengths > 0
     return np.where(present & present.T, angles, 90.0)
-
-
-def pairwise_jaccard_score(labels_true: Any, labels: Any) -> float:
-    """Compute the pairwise Jaccard score of two clusterings.
-
-    The score is n11 / (n11 + n10 + n01) (Varshavsky et al. 2006). n11 is the number of pairs of
-    samples that share a cluster in both clusterings; n10 and n01 are the numbers of pairs that
-    share a cluster in only one of them.
-
-    Parameters
-    ----------
-    labels_true : array-like of shape (n_samples,)
-        True clusters.
-    labels : array-like of shape (n_samples,)
-        Estimated clusters.
-
-    Returns
-    -------
-    float
-        Score between 0 and 1. It is 1 for equal clusterings, whatever the labels, and for two
-        clusterings without pairs.
-    """
-    for name, values in (("labels_true", labels_true), ("labels", labels)):
-        _check_unmasked(name, values)
-    (_, n01), (n10, n11) = pair_confusion_matrix(labels_true, labels)
-    n_pairs = n11 + n10 + n01
-    return float(n11 / n_pairs) if n_pairs else 1.0
-
-
-class PathwayEnrichment(NamedTuple):
-    """Result of `pathway_enrichment`.
-
-    Attributes
-    ----------
-    proportion : float
-        Pathway enrichment index: the proportion of enriched sets.
-    enriched : bool ndarray of shape (n_sets,)
-        Mask of the enriched sets.
-    pvalues : ndarray of shape (n_sets,)
-        p-values without correction for multiple testing.
-    """
-
-    proportion: float
-    enriched: np.ndarray
-    pvalues: np.ndarray
-
-
-def pathway_enrichment(support: Any, sets: Any, *, level: float = 0.05) -> PathwayEnrichment:
-    """Compute the pathway enrichment index of selected genes.
-
-    The index is the proportion of gene sets that are over-represented among the selected genes
-    (Teschendorff et al. 2007). Each set is tested with the hypergeometric distribution, and the
-    Benjamini-Hochberg procedure corrects for multiple testing. Sets without genes in the data are
-    dropped.
-
-    Parameters
-    ----------
-    support : bool array-like of shape (n_features,)
-        Mask of the selected genes.
-    sets : bool array-like or sparse matrix of shape (n_sets, n_features)
-        Genes of each set.
-    level : float, default=0.05
-        Level of the false discovery rate, in (0, 1).
-
-    Returns
-    -------
-    PathwayEnrichment
-        Named tuple (proportion, enriched, pvalues). The arrays refer to the sets with genes in the
-        data, in the given order.
-    """
-    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
-        raise ParameterError(f"`level` must be between 0 and 1, got {level!r}.")
-    support = _mask(support)
-    sets = _mask(sets.toarray() if container_of(sets).is_sparse else sets)
-    if sets.ndim != 2 or sets.shape[1] != support.size:
-        raise ValueError(
-            f"`sets` must have one column for each of the {support.size} genes, got shape "
-            f"{sets.shape}."
-        )
-    sets = sets[np.any(sets, axis=1)]
-    if not sets.shape[0]:
-        raise ValueError("`sets` must contain at least one gene, got empty sets. Check gene names.")
-    n_selected = np.sum(sets & support, axis=1)
-    # P(at least n_selected)
-    p = hypergeom.sf(n_selected - 1, support.size, np.sum(sets, axis=1), int(support.sum()))
-    p = np.clip(p, 0.0, 1.0)
-    enriched = false_discovery_control(p) <= level
-    return PathwayEnrichment(float(np.mean(enriched)), enriched, p)
 
 
 def _check_unmasked(name: str, values: Any) -> Any:

@@ -67,26 +67,6 @@ def test_order_one_half():
     np.testing.assert_allclose(log_kv(0.5, x), 0.5 * np.log(np.pi / (2 * x)) - x, rtol=1e-13)
 
 
-@pytest.mark.parametrize("nu", [1e-3, 0.5, 1.0, 3.5, 10.0, 24.5])
-def test_quadrature(nu):
-    x = np.array([[1e-8], [0.02], [0.5], [3.0], [0.662 * nu + 0.1], [24.0]])
-    expected = np.array([exact(nu, value) for value in x[:, 0]])
-    log_k, ratio = bessel._on_device(np.array([nu]), x, np)
-    np.testing.assert_allclose(log_k[:, 0], expected[:, 0], rtol=1e-13, atol=1e-13)
-    np.testing.assert_allclose(ratio[:, 0], expected[:, 1], rtol=3e-13)
-
-
-def test_small_orders_on_an_accelerator(rng, monkeypatch):
-    """Results on a device equal those in CPU memory, for small and large arguments."""
-    nu = np.array([0.5, 4.0, 13.5, 24.5, 30.0, 70.0])
-    x = np.exp(rng.uniform(np.log(1e-3), np.log(1e3), (200, nu.size)))
-    expected = log_kv_and_ratio(nu, x)
-    monkeypatch.setattr(bessel, "on_accelerator", lambda array: True)
-    monkeypatch.setattr(bessel, "_in_cpu_memory", None)
-    for actual, value in zip(log_kv_and_ratio(nu, x), expected, strict=True):
-        np.testing.assert_allclose(actual, value, rtol=1e-13, atol=1e-13)
-
-
 def test_other_array_library():
     x = array_api_strict.asarray([[0.2, 3.0], [7.0, 100.0]])
     nu = np.array([1.5, 80.0])

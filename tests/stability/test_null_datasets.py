@@ -128,7 +128,7 @@ def test_summary_of_two_kinds():
         "deviations from the mean.",
         "GSPPCA selected 2 variables on average in 1 dataset with independently permuted columns.",
         "Random signs remove all correlations but keep magnitudes, so outlying rows or rows of "
-        "unequal scale suffice for such selections.",
+        "unequal scale can cause such selections.",
         f"{comparison}these datasets.",
     ]
     both = "2 datasets with random signs of the deviations from the mean and 1 with independently"

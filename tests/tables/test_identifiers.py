@@ -153,7 +153,7 @@ def test_invalid_keep(tmp_path):
     with pytest.raises(TableError, match="did you mean 'id'"):
         read_table(path, ReadOptions(keep=("idd",)))
     for ask in (ReadOptions(drop=("id",)), ReadOptions(label="id"), ReadOptions(id_column="id")):
-        with pytest.raises(TableError, match="'id' is a variable by --keep"):
+        with pytest.raises(TableError, match="--keep makes 'id' a variable"):
             read_table(path, ask._replace(keep=("id",)))
     (tmp_path / "two.csv").write_text("id,a\n1,0.5\n2,0.25\n3,1.5\n")
     with pytest.raises(TableError, match=r"'id' was read as an identifier; --keep 'id'"):

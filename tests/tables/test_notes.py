@@ -287,7 +287,7 @@ def test_labels_in_another_file(tmp_path):
     ("text", "message"),
     [
         ("name,kind\ns1,a\ns2,b\n", "no column contains the row names.*'GSM1'.*'s1', 's2'"),
-        ("name,kind\nGSM1,a\nGSM02,b\n", "2 of the 3 rows of t.csv have no line: 'GSM2'"),
+        ("name,kind\nGSM1,a\nGSM02,b\n", "2 of the 3 rows of t.csv are missing: 'GSM2'"),
         ("name,kind\nGSM1,a\nGSM1,b\n", "rows 1 and 2 of the data have the same name, 'GSM1'"),
         ("name\nGSM1\n", "needs the row names"),
     ],

@@ -13,8 +13,8 @@ from ..errors import ParameterError, check_bool
 from ..findings import findings_of
 from ..models.sca import SCA
 from .annotated import Annotated, column_of, is_mudata, labels_of_rows, tables_of, tables_of_views
-from .calls import Report
 from .fitting import Options, check_target, default_components, stored_parameters
+from .log_messages import Report
 from .slots import ITERATIONS, read
 
 DEFAULT_N_FACTORS = 10

@@ -27,7 +27,7 @@ from .annotated import (
     tables_of,
     varying_columns,
 )
-from .calls import Report
+from .log_messages import Report
 from .slots import PANEL_SLOTS, Slots, write
 
 DEFAULT_N_COMPONENTS = 30  # usual in analyses of cells

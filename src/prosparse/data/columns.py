@@ -200,7 +200,7 @@ def restandardise_rows(
 
 
 def _mean(total: np.ndarray, count: np.ndarray | float) -> np.ndarray:
-    """Divide sums by counts; NaN, of sums that raise an error later, becomes 0."""
+    """Divide sums by counts. NaN becomes 0; such sums raise an error later."""
     return np.nan_to_num(total / count, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 

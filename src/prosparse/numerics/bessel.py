@@ -21,8 +21,7 @@ machine precision even if the ratio is 1e-10.
 
 Smaller orders, unless all arguments are large, use the upward recurrence
 K_{nu+1} = K_{nu-1} + 2 nu/x K_nu from SciPy's scaled K at an order in [0, 1). All its terms are
-positive. SciPy needs CPU memory; a dataset has at most fifty such orders. For arrays on a GPU,
-the trapezoid rule computes the integral of K [DLMF 10.32.9] around its maximum (`_quadrature`).
+positive. SciPy needs CPU memory; a dataset has at most fifty such orders.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.special import k0e, k1e, kve
 
-from ..data.arrays import from_numpy, on_accelerator, to_numpy
+from ..data.arrays import from_numpy, to_numpy
 
 Array = Any
 
@@ -51,10 +50,6 @@ _BANDS = (
     (2700.0, 3),
     (37000.0, 2),
 )
-# Distance between the nodes of the trapezoid rule. Its error is below 1e-14 if sqrt(nu^2 + x^2) is
-# at most `DEBYE_ORDER`; a distance of 0.16 gives 1e-11.
-_NODE_SPACING = 0.135
-_MAX_EXPONENT = 40.0  # terms below exp(-40) of the largest are omitted
 
 
 @cache
@@ -183,51 +178,6 @@ def _recurrence(nu: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return log_k, ratio
 
 
-def _quadrature(nu: np.ndarray, x: Array, min_x: np.ndarray, xp: Any) -> tuple[Array, Array]:
-    """Return both functions for sqrt(nu^2 + x^2) of at most `DEBYE_ORDER`.
-
-    K_nu(x) = 1/2 int exp(nu t - x cosh t) dt over the real line. The maximum of the integrand is at
-    t* = asinh(nu/x). With t = t* + u and s = sqrt(nu^2 + x^2) the exponent becomes
-
-        nu t* - s - (s - nu) (cosh u - 1) - nu (exp(u) - 1 - u) ,  s - nu = x^2 / (s + nu) ,
-
-    without cancellation. K_{nu-1} has the same terms times exp(-t* - u). The trapezoid rule
-    converges geometrically. ``min_x`` (m,) has the smallest argument of each column, which has the
-    widest integrand.
-    """
-    difference = min_x**2 / (np.hypot(nu, min_x) + nu)  # s - nu
-    max_u = np.arccosh(1.0 + 2.0 * _MAX_EXPONENT / np.maximum(difference, 1e-300)).max()
-    n_nodes = int(min(max_u, 300.0) / _NODE_SPACING) + 1
-    u = _NODE_SPACING * np.arange(-n_nodes, n_nodes + 1)
-    symmetric, skew = 2.0 * np.sinh(0.5 * u) ** 2, np.expm1(u) - u
-    exponent = np.outer(difference, symmetric) + np.outer(nu, skew)
-    relevant = np.min(exponent + np.minimum(u, 0.0), axis=0) < _MAX_EXPONENT
-    order = from_numpy(nu, x, x.dtype)
-    s = xp.hypot(order, x)
-    s_minus_order = x * x / (s + order)
-    total = xp.zeros_like(x)
-    total_below = xp.zeros_like(x)  # the sum for order nu - 1
-    for a, b, shift in zip(symmetric[relevant], skew[relevant], u[relevant], strict=True):
-        term = xp.exp(-(float(a) * s_minus_order + float(b) * order))
-        total = total + term
-        total_below = total_below + float(np.exp(-shift)) * term
-    mode = xp.asinh(order / x)
-    log_k = order * mode - s + xp.log(0.5 * _NODE_SPACING * total)
-    return log_k, xp.exp(-mode) * total_below / total
-
-
-def _on_device(nu: np.ndarray, x: Array, xp: Any) -> tuple[Array, Array]:
-    """Return both functions at small positive orders, on the device of ``x``."""
-    min_x = to_numpy(xp.min(xp.reshape(x, (-1, nu.size)), axis=0)).astype(float)
-    order = from_numpy(nu, x, x.dtype)
-    large = xp.hypot(order, x) >= DEBYE_ORDER
-    series = _Debye.at(order, xp.where(large, x, DEBYE_ORDER), _BANDS[0][1], xp)
-    integrals = _quadrature(nu, xp.where(large, DEBYE_ORDER, x), np.minimum(min_x, DEBYE_ORDER), xp)
-    return xp.where(large, series.log_kv(), integrals[0]), xp.where(
-        large, series.ratio(), integrals[1]
-    )
-
-
 def _in_cpu_memory(nu: np.ndarray, x: Array) -> tuple[Array, Array]:
     """Return both functions at small orders, computed by SciPy."""
     log_k, ratio = _recurrence(nu, to_numpy(x).astype(float))
@@ -268,8 +218,7 @@ def _evaluate(nu: Any, x: Array, wanted: tuple[bool, bool]) -> list[Array]:
             z = xp.take(x, from_numpy(columns, x), axis=-1)
         orders, index = nu[columns], band[columns[0]]
         if index == 0:
-            on_device = on_accelerator(x) and bool(np.all(orders > 0))
-            values = _on_device(orders, z, xp) if on_device else _in_cpu_memory(orders, z)
+            values = _in_cpu_memory(orders, z)
         else:
             series = _Debye.at(from_numpy(orders, x, x.dtype), z, _BANDS[index - 1][1], xp)
             values = tuple(f() if w else x for f, w in zip((series.log_kv, series.ratio), wanted))

@@ -299,12 +299,20 @@ def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
 
 def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
     """Return the sum of squares of X that each row of W adds to the rows above."""
+    return sums_of_squares(op, added_directions(W))
+
+
+def added_directions(W: np.ndarray) -> np.ndarray:
+    """Return the unit vectors, as columns, that each row of W adds to the rows above.
+
+    A vector is zero if the row adds none; a QR decomposition would return an arbitrary one.
+    """
     basis = np.zeros(W.shape[::-1])
-    for k, w in enumerate(W):  # QR would invent directions for linearly dependent rows.
+    for k, w in enumerate(W):
         q = new_direction(basis[:, :k], w)
         if q is not None:
             basis[:, k] = q
-    return sums_of_squares(op, basis)
+    return basis
 
 
 def new_direction(Q: np.ndarray, w: np.ndarray) -> np.ndarray | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from ..data import Array
-from ..data.arrays import to_numpy
 from ..findings import Findings
 from .axes import (
     NOT_SELECTED,
@@ -19,14 +18,13 @@ from .axes import (
     write_message,
     write_names,
 )
-from .display import Display
+from .display import Display, Names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import StepPatch
 
 
+@dataclass(eq=False, repr=False)
 class CommunalityDisplay(Display):
     """Communality of the variables, coloured by selection.
 
@@ -57,22 +55,17 @@ class CommunalityDisplay(Display):
 
     attribute = "communality_"
     part = "tests"
-    selected_: StepPatch
-    not_selected_: StepPatch
-    null_line_: Line2D
 
-    def __init__(
-        self,
-        communality: Array,
-        support: Array,
-        names: Sequence[str] | np.ndarray,
-        null_communality: float,
-    ) -> None:
-        order = np.argsort(-to_numpy(communality), kind="stable")
-        self.communality = to_numpy(communality)[order]
-        self.support = to_numpy(support)[order]
-        self.names = np.asarray(names, dtype=object)[order]
-        self.null_communality = float(null_communality)
+    communality: Array
+    support: Array
+    names: Names
+    null_communality: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        order = np.argsort(-self.communality, kind="stable")
+        self.communality, self.support = self.communality[order], self.support[order]
+        self.names = self.names[order]
 
     @classmethod
     def _read(cls, findings: Findings) -> Self:

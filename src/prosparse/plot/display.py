@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..data.arrays import to_numpy
 from ..errors import InputError
 from ..findings import Findings, findings_of
 from ..models._base import VariableSelector
@@ -18,12 +21,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 
+Names = Any  # sequence or array of strings
+
+# Conversion of the fields of a Display by their declared types.
+_CONVERSIONS: dict[str, Callable[[Any], np.ndarray]] = {
+    "Array": to_numpy,
+    "Names": lambda names: np.asarray(names, dtype=object),
+}
+
+
 class Display(ABC):
     """A plot of a fitted estimator, in the style of scikit-learn's Displays.
 
     A Display stores what it draws as NumPy arrays. ``from_estimator`` creates and draws it, and
-    ``plot`` draws it again. A subclass specifies the fitted attribute and the part of `Findings`
-    that it needs, and how to read and draw it.
+    ``plot`` draws it again. A subclass is a dataclass of what it draws. It specifies the fitted
+    attribute and the part of `Findings` that it needs, and how to read and draw it.
     """
 
     attribute: ClassVar[str]  # fitted attribute that the Display draws
@@ -32,6 +44,13 @@ class Display(ABC):
 
     ax_: Any  # matplotlib Axes, or a sequence of ``n_axes`` of them
     figure_: Figure | SubFigure
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            convert = _CONVERSIONS.get(str(field.type).removesuffix(" | None"))
+            value = getattr(self, field.name)
+            if convert is not None and value is not None:
+                setattr(self, field.name, convert(value))
 
     @classmethod
     def is_available(cls, findings: Findings) -> bool:

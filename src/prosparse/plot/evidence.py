@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from ..data import Array
-from ..data.arrays import to_numpy
 from ..findings import Findings
 from .axes import PATH, SELECTED, Style, annotate_point, finish
 from .display import Display
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
 
+@dataclass(eq=False, repr=False)
 class EvidenceDisplay(Display):
     """Log evidence against the number of variables.
 
@@ -43,20 +43,11 @@ class EvidenceDisplay(Display):
     """
 
     attribute = "log_evidence_path_"
-    line_: Line2D
-    posterior_line_: Line2D
 
-    def __init__(
-        self,
-        cardinalities: Array,
-        log_evidence: Array,
-        n_selected: int,
-        log_posterior: Array | None = None,
-    ) -> None:
-        self.cardinalities = to_numpy(cardinalities)
-        self.log_evidence = to_numpy(log_evidence)
-        self.n_selected = n_selected
-        self.log_posterior = None if log_posterior is None else to_numpy(log_posterior)
+    cardinalities: Array
+    log_evidence: Array
+    n_selected: int
+    log_posterior: Array | None = None
 
     @classmethod
     def is_available(cls, findings: Findings) -> bool:
@@ -83,12 +74,12 @@ class EvidenceDisplay(Display):
         """
         ax = self._set_axes(ax)
         style: Style = {"color": PATH, "marker": "." if self.cardinalities.size <= 60 else ""}
-        (self.line_,) = ax.plot(self.cardinalities, self.log_evidence, **(style | line))
+        self.line_ = ax.plot(self.cardinalities, self.log_evidence, **(style | line))[0]
         decisive = self.log_evidence
         if self.log_posterior is not None:
             decisive = self.log_posterior
             style = {"color": SELECTED, "linestyle": "--", "label": "log posterior"}
-            (self.posterior_line_,) = ax.plot(self.cardinalities, self.log_posterior, **style)
+            self.posterior_line_ = ax.plot(self.cardinalities, self.log_posterior, **style)[0]
             self.line_.set_label("log evidence")
             ax.legend(frameon=False)
         selected = float(decisive[self.cardinalities == self.n_selected][0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -118,6 +119,7 @@ def _letter(k: int) -> str:
     return (_letter(k // 26 - 1) if k >= 26 else "") + chr(ord("a") + k % 26)
 
 
+@dataclass(eq=False, repr=False)
 class ModelSizeDisplay(Display):
     """Posterior probability of each number of variables.
 
@@ -138,11 +140,9 @@ class ModelSizeDisplay(Display):
     """
 
     attribute = "model_size_probability_"
-    bars_: BarContainer
 
-    def __init__(self, probability: Array, n_selected: int) -> None:
-        self.probability = to_numpy(probability)
-        self.n_selected = n_selected
+    probability: Array
+    n_selected: int
 
     @classmethod
     def is_available(cls, findings: Findings) -> bool:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ..data import Array
-from ..data.arrays import to_numpy
 from ..findings import Findings
 from .axes import Style, height_of_names, secure_size, write_message, write_names
-from .display import Display
+from .display import Display, Names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.image import AxesImage
 
 
+@dataclass(eq=False, repr=False)
 class LoadingsDisplay(Display):
     """Heat map of the loadings of the selected variables, the largest first.
 
@@ -38,11 +37,9 @@ class LoadingsDisplay(Display):
 
     attribute = "components_"
     part = "loadings"
-    image_: AxesImage
 
-    def __init__(self, components: Array, names: Sequence[str] | np.ndarray) -> None:
-        self.components = to_numpy(components)
-        self.names = np.asarray(names, dtype=object)
+    components: Array
+    names: Names
 
     @classmethod
     def _read(cls, findings: Findings) -> Self:

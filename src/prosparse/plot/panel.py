@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ..data import Array
-from ..data.arrays import to_numpy
 from ..findings import Findings
 from ..models._base import VariableSelector
 from .axes import (
@@ -26,15 +26,13 @@ from .axes import (
     size_in_inches,
     write_names,
 )
-from .display import Display
+from .display import Display, Names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.collections import FillBetweenPolyCollection
-    from matplotlib.image import AxesImage
-    from matplotlib.lines import Line2D
 
 
+@dataclass(eq=False, repr=False)
 class PanelDisplay(Display):
     """Held-out R² against the size of the panel, and R² of each variable.
 
@@ -86,37 +84,18 @@ class PanelDisplay(Display):
     attribute = "heldout_r2_path_"
     part = "reconstruction"
     n_axes = 2
-    line_: Line2D
-    band_: FillBetweenPolyCollection
-    relative_line_: Line2D
-    attainable_line_: Line2D
-    image_: AxesImage
 
-    def __init__(
-        self,
-        heldout_r2_path: Array,
-        heldout_r2_path_std: Array,
-        relative_r2_path: Array,
-        attainable_r2: float,
-        target_recovery: float | None,
-        n_selected: int,
-        r2: Array,
-        selected_names: Sequence[str] | np.ndarray,
-        column_names: Sequence[str] | np.ndarray,
-        proxy: Array,
-        n_features: int,
-    ) -> None:
-        self.heldout_r2_path = to_numpy(heldout_r2_path)
-        self.heldout_r2_path_std = to_numpy(heldout_r2_path_std)
-        self.relative_r2_path = to_numpy(relative_r2_path)
-        self.attainable_r2 = float(attainable_r2)
-        self.target_recovery = target_recovery
-        self.n_selected = n_selected
-        self.r2 = to_numpy(r2)
-        self.selected_names = np.asarray(selected_names, dtype=object)
-        self.column_names = np.asarray(column_names, dtype=object)
-        self.proxy = to_numpy(proxy)
-        self.n_features = n_features
+    heldout_r2_path: Array
+    heldout_r2_path_std: Array
+    relative_r2_path: Array
+    attainable_r2: float
+    target_recovery: float | None
+    n_selected: int
+    r2: Array
+    selected_names: Names
+    column_names: Names
+    proxy: Array
+    n_features: int
 
     @classmethod
     def from_estimator(

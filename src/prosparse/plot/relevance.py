@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from ..data import Array
-from ..data.arrays import to_numpy
 from ..findings import Findings
 from .axes import draw_bars, finish, height_of_names, write_names
-from .display import Display
+from .display import Display, Names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.container import BarContainer
 
 
+@dataclass(eq=False, repr=False)
 class RelevanceDisplay(Display):
     """Relevance of the variables, coloured by selection.
 
@@ -43,15 +42,17 @@ class RelevanceDisplay(Display):
 
     attribute = "relevance_"
     part = "relevance"
-    bars_: BarContainer
 
-    def __init__(
-        self, relevance: Array, ranking: Array, support: Array, names: Sequence[str] | np.ndarray
-    ) -> None:
-        order = np.argsort(to_numpy(ranking))
-        self.relevance = to_numpy(relevance)[order]
-        self.support = to_numpy(support)[order]
-        self.names = np.asarray(names, dtype=object)[order]
+    relevance: Array
+    ranking: Array
+    support: Array
+    names: Names
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        order = np.argsort(self.ranking)
+        self.relevance, self.support = self.relevance[order], self.support[order]
+        self.names = self.names[order]
 
     @classmethod
     def _read(cls, findings: Findings) -> Self:

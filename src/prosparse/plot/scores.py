@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -25,17 +25,17 @@ from .axes import (
     size_in_inches,
     write_message,
 )
-from .display import Display
+from .display import Display, Names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.collections import PathCollection
 
 OTHER_GROUPS = "0.75"  # colour
 MAX_GROUPS = 20  # maximum number of groups with distinct colours
 MAX_INSIDE = 8  # maximum number of groups in a legend inside the plot
 
 
+@dataclass(eq=False, repr=False)
 class ScoresDisplay(Display):
     """Scores of the rows on two components, optionally with variables as arrows.
 
@@ -64,24 +64,13 @@ class ScoresDisplay(Display):
     """
 
     attribute = "components_"
-    points_: list[PathCollection]
 
-    def __init__(
-        self,
-        scores: Array,
-        loadings: Array | None = None,
-        names: Sequence[str] | np.ndarray = (),
-        pair: tuple[int, int] = (0, 1),
-        label: ArrayLike | None = None,
-        explained_variance_ratio: Array | None = None,
-    ) -> None:
-        self.scores = to_numpy(scores)
-        self.loadings = None if loadings is None else to_numpy(loadings)
-        self.names = np.asarray(names, dtype=object)
-        self.pair = pair
-        self.label = None if label is None else np.asarray(to_numpy_if_foreign(label))
-        ratio = explained_variance_ratio
-        self.explained_variance_ratio = None if ratio is None else to_numpy(ratio)
+    scores: Array
+    loadings: Array | None = None
+    names: Names = ()
+    pair: tuple[int, int] = (0, 1)
+    label: Array | None = None
+    explained_variance_ratio: Array | None = None
 
     @classmethod
     def from_estimator(  # type: ignore[override]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from ..data import Array
-from ..data.arrays import to_numpy
 from ..findings import Findings
 from ..selection.slope import Slope
 from .axes import NOT_SELECTED, PATH, SELECTED, annotate_point, finish
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@dataclass(eq=False, repr=False)
 class SlopeDisplay(Display):
     """Log-likelihood and criterion along a path of penalties.
 
@@ -50,21 +51,12 @@ class SlopeDisplay(Display):
     part = "penalties"
     n_axes = 2
 
-    def __init__(
-        self,
-        n_parameters: Array,
-        log_likelihood: Array,
-        criterion: Array,
-        penalties: Array,
-        penalty: float,
-        slope: Slope | None = None,
-    ) -> None:
-        self.n_parameters = to_numpy(n_parameters)
-        self.log_likelihood = to_numpy(log_likelihood)
-        self.criterion = to_numpy(criterion)
-        self.penalties = to_numpy(penalties)
-        self.penalty = penalty
-        self.slope = slope
+    n_parameters: Array
+    log_likelihood: Array
+    criterion: Array
+    penalties: Array
+    penalty: float
+    slope: Slope | None = None
 
     @classmethod
     def _read(cls, findings: Findings) -> Self:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..data.frames import data_frame
 from ..data.row_groups import RowGroups
 from ..errors import (
     InputError,
@@ -179,19 +180,13 @@ class Stability:
             Columns ``frequency``, ``stable`` and ``selected``, with the names as index, in
             decreasing order of frequency.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "`to_frame` needs pandas, which is not installed: pip install pandas"
-            ) from error
         order = np.argsort(-self.selection_counts, kind="stable")
         columns = {
             "frequency": self.frequency[order],
             "stable": self.stable[order],
             "selected": self.selected[order],
         }
-        return pd.DataFrame(columns, index=[self.names[k] for k in order])
+        return data_frame(columns, [self.names[k] for k in order])
 
     def __repr__(self) -> str:
         lines = (

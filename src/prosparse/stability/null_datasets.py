@@ -120,7 +120,7 @@ class PermutationNull:
 
     @property
     def expected_n_selected(self) -> float:
-        """Mean number of variables selected in null datasets, the larger one of two kinds."""
+        """Mean number of variables selected in null datasets; the maximum over the kinds."""
         return max(self.expected_n_selected_by_kind.values())
 
     @property
@@ -134,7 +134,7 @@ class PermutationNull:
 
     @property
     def expected_statistic(self) -> float | None:
-        """Mean statistic of the null datasets, the larger one of two kinds."""
+        """Mean statistic of the null datasets; the maximum over the kinds."""
         return max(
             (v for v in self.expected_statistic_by_kind.values() if v is not None), default=None
         )
@@ -206,7 +206,7 @@ class PermutationNull:
             if self._rests_on_magnitudes():
                 sentences.append(
                     "Random signs remove all correlations but keep magnitudes, so outlying rows or "
-                    "rows of unequal scale suffice for such selections."
+                    "rows of unequal scale can cause such selections."
                 )
         elif not self.size_given:
             sentences.append(f"{self.method} selected no variables in {self._describe_datasets()}.")

@@ -242,7 +242,9 @@ def errors_as_table_error(path: Path, extra: str) -> Iterator[None]:
     except TableError:
         raise
     except MemoryError as error:
-        raise TableError(f"{path}: not enough memory for this table.") from error
+        raise TableError(
+            f"{path}: not enough memory for this table. Drop rows or columns first."
+        ) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise TableError(f"{path}: the file cannot be read ({quote(reason, 200)}).") from error
@@ -305,8 +307,8 @@ def assign_roles(
     other_roles = dropped | {*id_column, *annotations.values()}
     for k in kept & other_roles:
         raise TableError(
-            f"{path}: {quote(names[k])} is a variable by --keep, but has another role by --drop, "
-            "--label, --groups, --covariates, --response or --id-column. Remove one of these "
+            f"{path}: --keep makes {quote(names[k])} a variable, but --drop, --label, --groups, "
+            "--covariates, --response or --id-column gives it another role. Remove one of these "
             "options."
         )
     assigned = kept | other_roles

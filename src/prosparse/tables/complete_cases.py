@@ -42,14 +42,14 @@ def select_complete_part(blocks: Blocks, shape: tuple[int, int]) -> tuple[np.nda
         first_in_row[rows] = np.where(incomplete, missing[:, column_order].argmax(axis=1), p)
         ranks = np.where(missing, row_rank[rows, None], n)
         first_in_column = np.minimum(first_in_column, ranks.min(axis=0, initial=n))
-    n_columns, cells_by_columns = _maximize_cells(first_in_row, p)
-    n_rows, cells_by_rows = _maximize_cells(first_in_column, n)
+    n_columns, cells_by_columns = _maximise_cells(first_in_row, p)
+    n_rows, cells_by_rows = _maximise_cells(first_in_column, n)
     if cells_by_columns >= cells_by_rows:
         return np.flatnonzero(first_in_row >= n_columns), np.sort(column_order[:n_columns])
     return np.sort(row_order[:n_rows]), np.flatnonzero(first_in_column >= n_rows)
 
 
-def _maximize_cells(first_missing: np.ndarray, length: int) -> tuple[int, int]:
+def _maximise_cells(first_missing: np.ndarray, length: int) -> tuple[int, int]:
     """Return the number of leading lines with the most cells, and their cells."""
     n_ending = np.bincount(first_missing, minlength=length + 1)[: length + 1]
     n_complete = first_missing.size - np.concatenate([[0], np.cumsum(n_ending)])[: length + 1]

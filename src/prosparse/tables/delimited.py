@@ -60,6 +60,7 @@ _METADATA = re.compile(r'"?!(?:series|sample|dataset|subset|annotation|platform|
 # Numbers with decimal marks or thousands separators.
 _WITH_MARKS = re.compile(r"\s*[-+]?\d+(?:[.,\s'\u2019\u066c]+\d+)*\s*")
 _INVALID_SEPARATORS = set('0123456789.+-"\r\n')
+_UNREADABLE = "the file cannot be read as a table ({}). Check its quotation marks and --separator."
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*')  # instruction to spreadsheet programs
 
 
@@ -102,7 +103,7 @@ def read_texts(path: Path, options: ReadOptions) -> tuple[list[str], list[list[s
     except UnicodeError:
         _raise_encoding_error(path, text_format.encoding, text_format.separator)
     except csv.Error as error:
-        raise TableError(f"{path}: the file cannot be read as a table ({error}).") from None
+        raise TableError(f"{path}: {_UNREADABLE.format(error)}") from None
     return text_format.layout.names, rows, []
 
 
@@ -205,7 +206,7 @@ def _split_sample(
     try:
         rows = _split(lines, separator, is_spaced)
     except csv.Error as error:
-        raise TableError(f"{path}: the lines cannot be split into columns ({error}).") from error
+        raise TableError(f"{path}: {_UNREADABLE.format(error)}") from error
     if not is_complete and len(rows) > 2:
         rows.pop()  # it may end within a cell
     while len(rows) > 2 and not any(map(str.strip, rows[-1][1])):
@@ -387,7 +388,7 @@ def _read_slowly(
     except UnicodeError:
         _raise_encoding_error(path, text_format.encoding, text_format.separator)
     except csv.Error as error:
-        raise TableError(f"{path}: the file cannot be read as a table ({error}).") from None
+        raise TableError(f"{path}: {_UNREADABLE.format(error)}") from None
 
 
 def _iterate_rows(path: Path, text_format: TextFormat) -> Iterator[Row]:

@@ -92,7 +92,7 @@ def attach_labels(table: Table, labels: Labels, options: ReadOptions) -> Table:
         hint = f"; the closest name to {quote(missing[0])} is {quote(close[0])}" if close else ""
         raise TableError(
             f"{labels.path}, column {quote(key)}: {len(missing):,} of the {len(table.ids):,} rows "
-            f"of {table.path.name} have no line: {end_sentence(list_names(missing, 3) + hint)}"
+            f"of {table.path.name} are missing: {end_sentence(list_names(missing, 3) + hint)}"
         )
     values: dict[str, Any] = {
         role: [labels.columns[name][line_of[row]] for row in table.ids]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+from scipy import io, sparse
 
 from ..errors import TableError, plural
 from ..npy import PLAIN_TYPES, read_header
@@ -24,6 +24,7 @@ from .base import (
     make_unique,
     name_column,
     note_identifier_names,
+    open_binary,
     quote,
     raise_unknown_column,
     refuse_expansion,
@@ -31,7 +32,6 @@ from .base import (
 )
 from .identifiers import describe_identifier, identifier_candidates
 from .limited_process import read_in_child
-from .matrix_market import read_matrix_market
 from .orientation import split_named_rows
 
 MAX_EMPTY = 10**6  # maximum number of empty rows or columns of a sparse table
@@ -57,7 +57,7 @@ def read_numpy(path: Path, options: ReadOptions) -> Table:
         if isinstance(error, TableError):
             raise
         reason = quote(error, 300)
-        raise TableError(f"{path}: invalid NumPy file of numbers ({reason}).") from error
+        raise TableError(f"{path}: invalid NumPy file ({reason}).") from error
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
     matrix = "X" if "X" in matrices else matrices[0] if len(matrices) == 1 else None
     if matrix is None:
@@ -107,8 +107,18 @@ def _check_archive(path: Path) -> None:
 
 
 def read_mtx(path: Path, options: ReadOptions) -> Table:
-    """Read a Matrix Market file."""
-    return _make_table(path, options, read_matrix_market(path))
+    """Read a Matrix Market file: a dense array, or a sparse one in coordinate format."""
+    read_in_child(path, "matrix", "Matrix Market file", "SciPy", "save it as NPZ")
+    with open_binary(path) as file:
+        X = io.mmread(file, spmatrix=False)
+    n, p, *_, symmetry = io.mminfo(path)
+    repeats = sparse.issparse(X) and X.tocsr().nnz < X.nnz  # CSR sums repeated entries
+    if symmetry != "general" and (n != p or repeats):
+        raise TableError(
+            f"{path}: the matrix is declared {symmetry}, but is not square or has entries on both "
+            "sides of the diagonal."
+        )
+    return _make_table(path, options, X)
 
 
 def read_h5ad(path: Path, options: ReadOptions) -> Table:
@@ -125,7 +135,7 @@ def read_h5ad(path: Path, options: ReadOptions) -> Table:
         "hdf5",
         "H5AD file",
         "the HDF5 library",
-        "copy it to a local disk, or read it with anndata and use prosparse.anndata.",
+        "copy it to a local disk, or read it with anndata and use prosparse.anndata",
     )
     try:
         with warnings.catch_warnings():

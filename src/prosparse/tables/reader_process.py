@@ -1,9 +1,9 @@
 """Program that reads one file: ``TASK FILE MEMORY SECONDS OPTIONS``.
 
-`limited_process.read_in_child` starts it in a process with limits, because python-calamine and the
-HDF5 library hang, crash or exhaust the memory on some files. The program imports nothing of
-prosparse and therefore starts quickly. Each line of its output is a JSON value; if the file cannot
-be read, the last one is the reason, and the exit code is `FAILED`.
+`limited_process.read_in_child` starts it in a process with limits, because python-calamine, the
+HDF5 library and SciPy hang, crash or exhaust the memory on some files. The program imports nothing
+of prosparse and therefore starts quickly. Each line of its output is a JSON value; if the file
+cannot be read, the last one is the reason, and the exit code is `FAILED`.
 
 The limits need the module `resource` and a system that enforces ``RLIMIT_AS``, as Linux does. On
 Windows and macOS only the time limit of the parent process applies.
@@ -351,9 +351,24 @@ def _try_array(array: Any, largest: int) -> None:
         _ = array[start : start + step]
 
 
+# --- Matrix Market
+
+
+def try_matrix_market(path: str, limit: Callable[[], None]) -> None:
+    """Read the matrix, which ends the process if SciPy cannot read a damaged file."""
+    from scipy import io
+
+    limit()
+    io.mmread(path, spmatrix=False)
+
+
 # --- the program
 
-TASKS: dict[str, Callable[..., None]] = {"workbook": read_workbook, "hdf5": try_hdf5}
+TASKS: dict[str, Callable[..., None]] = {
+    "workbook": read_workbook,
+    "hdf5": try_hdf5,
+    "matrix": try_matrix_market,
+}
 
 
 def main(task: str, path: str, memory: str, seconds: str, options: str) -> int:

@@ -188,7 +188,8 @@ def test_no_orthogonal_components_exceed_their_bound(sizes):
 
 def test_derivatives_of_the_orthogonal_bound_equal_finite_differences():
     rng = np.random.default_rng(1)
-    C, groups = correlations(1, p=7), orthogonal.groups_of([3, 2, 3], 7)
+    C = correlations(1, p=7)
+    groups = orthogonal.groups_of(C, [3, 2, 3])
     at = Multipliers(rng.standard_normal((7, 7)), rng.uniform(0.5, 2, 7), rng.random((7, 7)))
     along = Multipliers(rng.standard_normal((7, 7)), rng.standard_normal(7), rng.random((7, 7)))
 

@@ -88,7 +88,10 @@ class Container:
         """Raise an error if an entry is not finite, at the latest when it is read."""
         found = self.find_non_finite(X)
         if found is not None:
-            raise InputError(f"Input X contains {found.describe(range(X.shape[1]))}.")
+            raise InputError(
+                f"Input X contains {found.describe(range(X.shape[1]))}. Drop the affected rows or "
+                "columns, or impute the values."
+            )
         return X
 
     def has_missing(self, X: Table) -> bool:

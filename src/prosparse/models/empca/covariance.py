@@ -87,6 +87,6 @@ def symmetrise(given: Any) -> Floats:
     if float(np.diagonal(C).min()) < 0.0:
         raise InputError(
             "C must have non-negative variances on its diagonal, got "
-            f"{float(np.diagonal(C).min()):.3g}."
+            f"{float(np.diagonal(C).min()):.3g}. Check how C was computed."
         )
     return 0.5 * (C + C.T)

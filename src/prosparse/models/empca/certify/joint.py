@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....inference.progress import Progress
-from ..quadratic import Floats, Gram, Indices, Mask
+from ..quadratic import Floats, Gram, Indices
 from ..search import Effort, find_component
 from ..thresholds import Constraint, embed
 from .branching import (
@@ -37,18 +37,23 @@ from .branching import (
 from .clock import Clock
 from .relaxation import (
     EPS,
-    EXCLUDED,
     SUM_SMOOTHING,
     Multipliers,
+    Problem,
     Smoothed,
+    fixed_entries,
+    free_counts,
     gradient,
     inner_matrix,
     minimise_smoothed,
     pair_terms,
     restrict,
     rounding,
+    row_sums,
+    smoothed_row_sums,
     smoothed_top_eigenvalues,
-    smoothed_top_indicator,
+    smoothed_top_rows,
+    sum_of_top_rows,
 )
 
 FREE = -1
@@ -99,48 +104,34 @@ class SumCertificate(NamedTuple):
 # --- the bound
 
 
-def row_choices(problem: Sum, c: int) -> tuple[Mask, Mask, Mask, Indices]:
-    """Return the rows that component c may contain and the entries of their sums.
+def problem_of(problem: Sum, c: int) -> tuple[Indices, Problem]:
+    """Return the variables that component c may contain, and the problem of its set."""
+    own = problem.labels == c
+    may_be_in = own | (problem.labels == FREE) if problem.open_slots[c] > 0 else own
+    rows = np.flatnonzero(may_be_in)
+    C = problem.C[np.ix_(rows, rows)]
+    return rows, Problem(C, own[rows], int(problem.open_slots[c]))
 
-    The masks are the entries always and never in a row sum; the counts are the numbers of others.
-    """
-    own, free = problem.labels == c, problem.labels == FREE
-    rows = own | free if problem.open_slots[c] > 0 else own
-    p = rows.size
-    sure = np.tile(own, (p, 1))
-    sure[np.diag_indices(p)] = True
-    never = np.tile(~own & ~free, (p, 1)) & ~sure
-    return rows, sure, never, problem.open_slots[c] - free.astype(np.intp)
+
+def union_of_sets(problem: Sum) -> Problem:
+    """Return the problem of the union of all sets, whose row sums are added."""
+    return Problem(problem.C, problem.labels != FREE, int(problem.open_slots.sum()))
 
 
 def sum_rows(problem: Sum, T: Floats) -> Floats:
     """Return the largest sum of each row over the components that may contain it."""
-    p = T.shape[0]
-    s = np.full(p, -np.inf)
+    s = np.full(T.shape[0], -np.inf)
     for c in problem.distinct:
-        rows, sure, never, counts = row_choices(problem, c)
-        fixed = np.where(sure, T, 0.0).sum(axis=1)
-        others = -np.sort(np.where(sure | never, np.inf, -T), axis=1)
-        totals = np.cumsum(np.where(np.isfinite(others), others, 0.0), axis=1)
-        totals = np.concatenate([np.zeros((p, 1)), totals], axis=1)
-        here = fixed + totals[np.arange(p), np.clip(counts, 0, p)]
-        s = np.where(rows, np.maximum(s, here), s)
+        rows, part = problem_of(problem, c)
+        s[rows] = np.maximum(s[rows], row_sums(part, T[np.ix_(rows, rows)])[0])
     return s
-
-
-def counted_rows(problem: Sum, s: Floats) -> float:
-    """Return the sum over the assigned rows and the largest of the others."""
-    free = problem.labels == FREE
-    slots = int(problem.open_slots.sum())
-    rest = np.sort(s[free])
-    return float(s[~free].sum() + rest[rest.size - slots :].sum())
 
 
 def prove_sum(problem: Sum, at: Multipliers) -> SumProof:
     """Return the bound of given multipliers, including rounding errors."""
     d = problem.sizes.size
     s = sum_rows(problem, pair_terms(at))
-    top = counted_rows(problem, s)
+    top = sum_of_top_rows(union_of_sets(problem), s)
     total = int(problem.sizes.sum())
     error = rounding(problem.C, at, top, total, total**2, d)
     eigenvalues = float(np.linalg.eigvalsh(inner_matrix(problem.C, at))[-d:].sum()) + error
@@ -150,7 +141,8 @@ def prove_sum(problem: Sum, at: Multipliers) -> SumProof:
 def from_row_norms(problem: Sum) -> Multipliers:
     """Return M = C with the optimal constant alpha."""
     p = problem.C.shape[0]
-    total = counted_rows(problem, sum_rows(problem, np.square(problem.C)))
+    s = sum_rows(problem, np.square(problem.C))
+    total = sum_of_top_rows(union_of_sets(problem), s)
     alpha = np.full(p, math.sqrt(max(total / problem.sizes.size, np.finfo(float).tiny)))
     return Multipliers(problem.C.copy(), alpha, np.zeros((p, p)))
 
@@ -163,24 +155,15 @@ def smoothed_sum(problem: Sum, at: Multipliers, scales: tuple[float, float, floa
     T = pair_terms(at)
     s, Y = np.full(p, -np.inf), np.zeros((p, p))
     for c in problem.distinct:
-        rows, sure, never, counts = row_choices(problem, c)
-        which = np.flatnonzero(rows)
-        part, known = T[which], sure[which]
-        indicator = smoothed_top_indicator(
-            np.where(known | never[which], EXCLUDED, part), counts[which], scale_T
+        rows, part = problem_of(problem, c)
+        here, indicator = smoothed_row_sums(
+            T[np.ix_(rows, rows)], fixed_entries(part), free_counts(part), scale_T
         )
-        here = -0.5 * scale_T * np.einsum("ij,ij->i", indicator, indicator)
-        indicator[known] = 1.0
-        here += np.einsum("ij,ij->i", indicator, part)
-        better = here > s[which]
-        s[which[better]], Y[which[better]] = here[better], indicator[better]
-    free = problem.labels == FREE
-    z = np.ones(p)
-    slots = np.array([int(problem.open_slots.sum())])
-    z[free] = smoothed_top_indicator(s[None, free], slots, scale_rows)[0]
-    smooth_bound += float(z @ s) - 0.5 * scale_rows * float(z[free] @ z[free])
-    Z = z[:, None] * Y
-    return smooth_bound, gradient(at, X, Z)
+        better = here > s[rows]
+        s[rows[better]], Y[rows[better]] = here[better], 0.0
+        Y[np.ix_(rows[better], rows)] = indicator[better]
+    total, z = smoothed_top_rows(union_of_sets(problem), s, scale_rows)
+    return smooth_bound + total, gradient(at, X, z[:, None] * Y)
 
 
 def improve_sum(problem: Sum, at: Multipliers, smoothing: float, clock: Clock) -> Multipliers:

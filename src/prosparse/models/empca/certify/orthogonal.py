@@ -20,17 +20,22 @@ from ..quadratic import Floats
 from .clock import Clock
 from .relaxation import (
     EPS,
-    EXCLUDED,
     SUM_SMOOTHING,
     Multipliers,
+    Problem,
     Smoothed,
+    fixed_entries,
+    free_counts,
     gradient,
     inner_matrix,
     minimise_smoothed,
     pair_terms,
     rounding,
+    row_sums,
+    smoothed_row_sums,
     smoothed_top_eigenvalues,
-    smoothed_top_indicator,
+    smoothed_top_rows,
+    sum_of_top_rows,
 )
 
 N_STEPS = 40  # L-BFGS iterations per round
@@ -43,12 +48,14 @@ class Group(NamedTuple):
     """Components of one size."""
 
     members: int  # number of components
-    size: int  # number of row sums, and of entries in each
+    problem: Problem  # sets of this size
 
 
-def groups_of(sizes: list[int], p: int) -> list[Group]:
+def groups_of(C: Floats, sizes: list[int]) -> list[Group]:
     """Group the components by size, at most p."""
-    return [Group(sizes.count(K), min(K, p)) for K in sorted(set(sizes))]
+    p = C.shape[0]
+    nothing = np.zeros(p, dtype=bool)
+    return [Group(sizes.count(K), Problem(C, nothing, min(K, p))) for K in sorted(set(sizes))]
 
 
 def orthogonal_bound(
@@ -58,9 +65,9 @@ def orthogonal_bound(
     clock = clock or Clock()
     d = len(sizes)
     p = C.shape[0]
-    groups = groups_of(sizes, p)
+    groups = groups_of(C, sizes)
     squares = np.square(C)
-    counted = sum(g.members * top_rows(squares, g) for g in groups)
+    counted = sum_of_rows(squares, groups)
     scale = math.sqrt(counted / d)
     if scale == 0.0:
         return 0.0
@@ -84,21 +91,19 @@ def zero_multipliers(p: int) -> Multipliers:
     return Multipliers(np.zeros((p, p)), np.full(p, EPS), np.zeros((p, p)))
 
 
-def top_rows(T: Floats, group: Group) -> float:
-    """Return the sum of the largest row sums of a group."""
-    p = T.shape[0]
-    others = np.where(np.eye(p, dtype=bool), -np.inf, T)
-    ranked = np.sort(others, axis=1)[:, p - group.size + 1 :]
-    s = np.diagonal(T) + ranked.sum(axis=1)
-    return float(np.sort(s)[p - group.size :].sum())
+def sum_of_rows(T: Floats, groups: list[Group]) -> float:
+    """Return the sum of the largest row sums over all components."""
+    return sum(
+        group.members * sum_of_top_rows(group.problem, row_sums(group.problem, T)[0])
+        for group in groups
+    )
 
 
 def bound_at(C: Floats, at: Multipliers, groups: list[Group], d: int) -> float:
     """Return the bound of given multipliers, including rounding errors."""
     p = C.shape[0]
-    T = pair_terms(at)
-    top = sum(group.members * top_rows(T, group) for group in groups)
-    most = sum(group.members * group.size**2 for group in groups)
+    top = sum_of_rows(pair_terms(at), groups)
+    most = sum(group.members * group.problem.slots**2 for group in groups)
     error = rounding(C, at, top, most, most, d)
     return float(np.linalg.eigvalsh(inner_matrix(C, at))[p - d :].sum()) + top + error
 
@@ -110,19 +115,15 @@ def smoothed_orthogonal(
     p = C.shape[0]
     smooth_bound, X = smoothed_top_eigenvalues(C, at, d, smoothing)
     T = pair_terms(at)
-    own = np.eye(p, dtype=bool)
     Z = np.zeros((p, p))
-    for group in groups:
-        scale_rows = SUM_SMOOTHING * smoothing / group.size
-        scale_T = scale_rows / group.size
-        counts = np.full(p, group.size - 1)
-        Y = smoothed_top_indicator(np.where(own, EXCLUDED, T), counts, scale_T)
-        s = -0.5 * scale_T * np.einsum("ij,ij->i", Y, Y)
-        Y[own] = 1.0
-        s += np.einsum("ij,ij->i", Y, T)
-        z = smoothed_top_indicator(s[None, :], np.array([group.size]), scale_rows)[0]
-        smooth_bound += group.members * float(z @ s - 0.5 * scale_rows * z @ z)
-        Z += group.members * z[:, None] * Y
+    for members, problem in groups:
+        scale_rows = SUM_SMOOTHING * smoothing / problem.slots
+        s, Y = smoothed_row_sums(
+            T, fixed_entries(problem), free_counts(problem), scale_rows / problem.slots
+        )
+        total, z = smoothed_top_rows(problem, s, scale_rows)
+        smooth_bound += members * total
+        Z += members * z[:, None] * Y
     return smooth_bound, gradient(at, X, Z)
 
 
@@ -130,7 +131,7 @@ def improve_orthogonal(
     C: Floats, at: Multipliers, groups: list[Group], d: int, smoothing: float, clock: Clock
 ) -> Multipliers:
     """Minimise the smoothed bound by L-BFGS, as `relaxation.improve`."""
-    largest = max(group.size for group in groups)
+    largest = max(group.problem.slots for group in groups)
 
     def at_point(point: Multipliers) -> Smoothed:
         return smoothed_orthogonal(C, point, groups, d, smoothing)

@@ -108,7 +108,7 @@ def from_row_norms(problem: Problem) -> Multipliers:
     C = problem.C
     p = C.shape[0]
     s, _, _ = row_sums(problem, _squares(C, problem.nonnegative))
-    total = float(s[problem.pinned].sum() + _top(s[~problem.pinned], problem.slots))
+    total = sum_of_top_rows(problem, s)
     alpha = np.full(p, math.sqrt(max(total, np.finfo(float).tiny)))
     return Multipliers(C.copy(), alpha, np.zeros((p, p)))
 
@@ -123,11 +123,7 @@ def from_leading_vector(problem: Problem) -> Multipliers:
     values, vectors = np.linalg.eigh(problem.C)
     u, ahead = vectors[:, -1], float(values[-1] - values[-2] if p > 1 else values[-1])
     M = ahead * np.outer(u, u)
-    squares = np.square(u)
-    proportion = float(
-        squares[problem.pinned].sum() + _top(squares[~problem.pinned], problem.slots)
-    )
-    alpha = np.full(p, max(ahead * proportion, 1e-9))
+    alpha = np.full(p, max(ahead * sum_of_top_rows(problem, np.square(u)), 1e-9))
     return Multipliers(M, alpha, np.zeros((p, p)))
 
 
@@ -135,9 +131,10 @@ def _squares(M: Floats, nonnegative: bool) -> Floats:
     return np.square(np.maximum(M, 0.0)) if nonnegative else np.square(M)
 
 
-def _top(values: Floats, count: int) -> float:
-    """Return the sum of the ``count`` largest values."""
-    return float(np.sort(values)[values.size - count :].sum())
+def sum_of_top_rows(problem: Problem, s: Floats) -> float:
+    """Return the sum of the values ``s`` of pinned variables and the largest others."""
+    others = np.sort(s[~problem.pinned])
+    return float(s[problem.pinned].sum() + others[others.size - problem.slots :].sum())
 
 
 def pair_terms(at: Multipliers, nonnegative: bool = False) -> Floats:
@@ -174,7 +171,7 @@ def prove(problem: Problem, at: Multipliers) -> Proof:
     P = inner_matrix(problem.C, at)
     s, others, ranked = row_sums(problem, pair_terms(at, problem.nonnegative))
     largest = largest_of_blocks(P)
-    top = float(s[problem.pinned].sum() + _top(s[~problem.pinned], problem.slots))
+    top = sum_of_top_rows(problem, s)
     K = problem.slots + int(problem.pinned.sum())
     largest += rounding(problem.C, at, top, K, K * K)
     return Proof(largest + top, largest, s, others, ranked)
@@ -337,30 +334,42 @@ def smoothed(
     total = float(weights.sum())
     smooth_bound = float(values[-1]) + scale_P * math.log(total)
     X = (vectors * (weights / total)) @ vectors.T
-    squares = _squares(at.M, problem.nonnegative) / (2.0 * at.alpha[:, None])
     outside_squares = outside_terms.squares / (2.0 * at.alpha[:, None])
-    T = squares + 0.5 * (at.A - at.A.T)
-    p, free = T.shape[0], ~problem.pinned
-    Y = smoothed_top_indicator(
-        np.hstack([np.where(mask, EXCLUDED, T), outside_squares]), counts, scale_T
-    )
-    s = -0.5 * scale_T * np.einsum("ij,ij->i", Y, Y)
-    Y, Y_outside = Y[:, :p], Y[:, p:]
-    Y[mask] = 1.0
-    s += np.einsum("ij,ij->i", Y, T) + np.einsum("ij,ij->i", Y_outside, outside_squares)
-    rows = np.concatenate([s[free], outside_terms.s])
-    indicator = smoothed_top_indicator(rows[None, :], np.array([problem.slots]), scale_rows)[0]
-    z = np.ones(p)
-    z[free] = indicator[: rows.size - outside_terms.s.size]
-    smooth_bound += float(
-        s[problem.pinned].sum() + indicator @ rows - 0.5 * scale_rows * indicator @ indicator
-    )
-    Z = z[:, None] * Y
-    M = np.maximum(at.M, 0.0) if problem.nonnegative else at.M
-    dM = Z * M / at.alpha[:, None] - X
-    dalpha = 0.5 * np.diagonal(X) * at.alpha - np.einsum("ij,ij->i", Z, squares)
-    dalpha -= z * np.einsum("ij,ij->i", Y_outside, outside_squares)
-    return smooth_bound, (dM, dalpha, 0.5 * (Z - Z.T))
+    T = pair_terms(at, problem.nonnegative)
+    s, Y = smoothed_row_sums(np.hstack([T, outside_squares]), mask, counts, scale_T)
+    total, z = smoothed_top_rows(problem, np.concatenate([s, outside_terms.s]), scale_rows)
+    p = T.shape[0]
+    dM, dalpha, dA = gradient(at, X, z[:p, None] * Y[:, :p], problem.nonnegative)
+    dalpha -= z[:p] * np.einsum("ij,ij->i", Y[:, p:], outside_squares)
+    return smooth_bound + total, (dM, dalpha, dA)
+
+
+def smoothed_row_sums(
+    T: Floats, mask: Mask, counts: Indices, scale: float
+) -> tuple[Floats, Floats]:
+    """Return the smoothed row sums s (p,) and the indicator of their entries.
+
+    The entries in ``mask`` (p, p) are always in a sum; T may have further columns.
+    """
+    p = mask.shape[0]
+    summed = T.copy()
+    summed[:, :p][mask] = EXCLUDED
+    Y = smoothed_top_indicator(summed, counts, scale)
+    s = -0.5 * scale * np.einsum("ij,ij->i", Y, Y)
+    Y[:, :p][mask] = 1.0
+    s += np.einsum("ij,ij->i", Y, T)
+    return s, Y
+
+
+def smoothed_top_rows(problem: Problem, s: Floats, scale: float) -> tuple[float, Floats]:
+    """Return the smoothed `sum_of_top_rows` and the indicator of the rows.
+
+    ``s`` may have further rows after those of the problem, which are not pinned.
+    """
+    pinned = np.concatenate([problem.pinned, np.zeros(s.size - problem.pinned.size, dtype=bool)])
+    z = np.ones(s.size)
+    z[~pinned] = smoothed_top_indicator(s[None, ~pinned], np.array([problem.slots]), scale)[0]
+    return float(z @ s) - 0.5 * scale * float(z[~pinned] @ z[~pinned]), z
 
 
 def smoothed_top_eigenvalues(
@@ -373,10 +382,13 @@ def smoothed_top_eigenvalues(
     return total, (vectors * weights) @ vectors.T
 
 
-def gradient(at: Multipliers, X: Floats, Z: Floats) -> tuple[Floats, Floats, Floats]:
+def gradient(
+    at: Multipliers, X: Floats, Z: Floats, nonnegative: bool = False
+) -> tuple[Floats, Floats, Floats]:
     """Return the derivatives in M, log alpha and A, given those in P and T."""
-    dM = Z * at.M / at.alpha[:, None] - X
-    squares = np.square(at.M) / (2.0 * at.alpha[:, None])
+    M = np.maximum(at.M, 0.0) if nonnegative else at.M
+    dM = Z * M / at.alpha[:, None] - X
+    squares = np.square(M) / (2.0 * at.alpha[:, None])
     dalpha = 0.5 * np.diagonal(X) * at.alpha - np.einsum("ij,ij->i", Z, squares)
     return dM, dalpha, 0.5 * (Z - Z.T)
 
