@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from ...data import Array, Columns, Operator, container_of, standardise
+from ...data import Array, Columns, Operator, container_of, standardise, take_columns
 from ...data.arrays import TableLike, as_like, from_numpy, is_floating, to_numpy
 from ...data.column_groups import ColumnGroup, column_positions
 from ...data.containers import Table
 from ...data.counts import hellinger, row_totals
+from ...data.frames import data_frame
 from ...data.row_groups import RowGroups, row_groups
 from ...errors import (
     InputError,
@@ -27,9 +29,13 @@ from ...errors import (
     warn,
 )
 from .._base import SparseProjection, check_varying, seed_of
+from .conformal import conformal_quantile, fit_exponent, row_factor
 from .folds import dense_columns, project_columns
 from .greedy import Criterion
+from .heldout_r2 import NORMAL_QUANTILE
+from .missing_values import complete_rows
 from .model import Options, Solution, solve
+from .new_rows import NewRows
 
 MIN_ROWS = 6  # minimum number of rows for cross-validation
 # Deviations from group means below this multiple of the machine precision are rounding errors.
@@ -37,6 +43,8 @@ _ROUNDING = 1e3
 _MIN_COMMUNALITY = 0.05  # a warning is issued if all communalities are smaller
 # Maximum variance of a column of new rows, relative to its variance in `fit`, in `score`.
 _MAX_VARIANCE_RATIO = 4.0
+# `summary` names variables whose R2 is smaller than this, and at most so many.
+_MAX_UNPREDICTED_R2, _MAX_NAMED = 0.1, 10
 
 
 class Panel(SparseProjection):
@@ -52,7 +60,7 @@ class Panel(SparseProjection):
     ----------
     n_features_to_select : int or None, default=None
         Number of variables to select. None selects the smallest panel whose prediction of all other
-        variables in held-out rows reaches ``target_recovery``.
+        variables in held-out rows is within one standard error of ``target_recovery``.
     target_recovery : float, default=0.9
         Target of ``relative_r2_path_``, between 0 and 1. Not used if ``n_features_to_select`` is
         given.
@@ -75,8 +83,10 @@ class Panel(SparseProjection):
         Whether ``X`` contains counts (molecules of genes, words, species). Counts are replaced by
         the square roots of the proportions of their row, which stabilises the variance, and are not
         scaled. Sparse data stay sparse.
+    coverage : float, default=0.95
+        Probability with which the intervals of ``predict_unmeasured`` cover a value.
     random_state : int, RandomState instance or None, default=0
-        Seed for the cross-validation folds.
+        Seed for the cross-validation folds and for draws of missing values.
 
     Attributes
     ----------
@@ -94,11 +104,23 @@ class Panel(SparseProjection):
     relative_r2_path_ : ndarray of shape (n_sizes,)
         Variance of the other variables predicted in held-out rows by these panels, relative to
         their prediction from all variables. Compared with ``target_recovery``.
+    relative_r2_path_std_ : ndarray of shape (n_sizes,)
+        Standard error of ``relative_r2_path_``.
+    n_selected_range_ : int ndarray of shape (2,)
+        Smallest sizes whose relative R2, plus and minus two standard errors, reaches
+        ``target_recovery``. Both are ``n_selected_`` if ``n_features_to_select`` is given.
     bound_path_ : ndarray of shape (n_sizes,)
         Upper bound of the criterion for any 1, 2, ... variables.
     criterion_path_ : ndarray of shape (n_sizes,)
         Criterion of the first 1, 2, ... variables of the greedy selection. Swaps of variables may
         increase it further.
+    optimality_gap_ : float
+        One minus the criterion of the panel, relative to an upper bound for any panel of its size;
+        0 if the panel is certified optimal. With at most 30 columns, equal costs and no bundles
+        the search is exact.
+    empirical_weight_ : float
+        Weight of the empirical covariance in the covariance that guides the selection; the factor
+        model has the remaining weight. It is chosen by held-out R2.
     attainable_r2_ : float
         Proportion of the variance of a variable that all others predict in held-out rows, averaged
         over the variables.
@@ -125,6 +147,16 @@ class Panel(SparseProjection):
         Expected variances of the scores as proportions of the variance of all variables.
     unmeasured_std_ : ndarray of shape (n_features_in_,)
         Standard deviations of the prediction errors in held-out rows, see ``predict_unmeasured``.
+    interval_width_ : ndarray of shape (n_features_in_,)
+        Half widths of the prediction intervals in an average row; zero for variables of the panel.
+    interval_exponent_ : float
+        Exponent, between 0 and 1, by which the intervals widen with the distance of the panel of a
+        row from the mean.
+    r2_per_variable_ : ndarray of shape (n_features_in_, 3)
+        ``heldout_r2_`` with lower and upper limits of its 95 % confidence intervals.
+    panel_covariance_ : ndarray of shape (n_selected_, n_selected_)
+        Covariance of the scaled variables of the panel, in the order of the columns of ``X``, from
+        which missing values are predicted.
     relevance_ : ndarray of shape (n_features_in_,)
         Communality relative to the largest one.
     ranking_ : int ndarray of shape (n_features_in_,)
@@ -167,8 +199,12 @@ class Panel(SparseProjection):
     heldout_r2_path_: Array
     heldout_r2_path_std_: Array
     relative_r2_path_: Array
+    relative_r2_path_std_: Array
+    n_selected_range_: Array
     bound_path_: Array
     criterion_path_: Array
+    optimality_gap_: float
+    empirical_weight_: float
     attainable_r2_: float
     heldout_r2_: Array
     heldout_r2_by_group_: dict[str, float]
@@ -176,6 +212,10 @@ class Panel(SparseProjection):
     proxy_: Array
     loadings_: Array
     unmeasured_std_: Array
+    interval_width_: Array
+    interval_exponent_: float
+    r2_per_variable_: Array
+    panel_covariance_: Array
     depth_: float
 
     def __init__(
@@ -189,6 +229,7 @@ class Panel(SparseProjection):
         costs: ArrayLike | None = None,
         bundles: Sequence[ColumnGroup] | None = None,
         counts: bool = False,
+        coverage: float = 0.95,
         random_state: int | np.random.RandomState | None = 0,
     ):
         self.n_features_to_select = n_features_to_select
@@ -199,6 +240,7 @@ class Panel(SparseProjection):
         self.costs = costs
         self.bundles = bundles
         self.counts = counts
+        self.coverage = coverage
         self.random_state = random_state
 
     def fit(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> Self:
@@ -207,7 +249,8 @@ class Panel(SparseProjection):
         Parameters
         ----------
         X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-            Data matrix.
+            Data matrix. Dense data may contain missing values (NaN), which are replaced by draws
+            from their distribution given the observed values of the row.
         y : None
             Ignored; present for compatibility with scikit-learn.
         groups : array-like of shape (n_samples,) or None, default=None
@@ -227,6 +270,7 @@ class Panel(SparseProjection):
                     f"least {MIN_ROWS} are required."
                 )
             rows = row_groups(groups, table.shape[0])
+            table = self._complete(table)
             self.depth_ = 0.0
             if self.counts:
                 self.depth_ = float(np.median(row_totals(table)))
@@ -246,6 +290,23 @@ class Panel(SparseProjection):
 
     # --- from parameters to the problem
 
+    def _complete(self, X: TableLike) -> TableLike:
+        """Replace missing values by draws, if there are any."""
+        container = container_of(X)
+        if self.counts or container.is_sparse or not container.in_memory:
+            # Missing counts, and missing values of sparse or distributed data, are not supported.
+            return container.require_finite(X)
+        if not container.has_missing(X):
+            return X
+        values = to_numpy(X).astype(float)
+        empty = np.flatnonzero(np.isnan(values).all(axis=0))
+        if empty.size:
+            raise InputError(
+                f"X has no observed value in column {self._name(empty[0])}. Drop this column."
+            )
+        completed = complete_rows(values, seed_of(self.random_state))
+        return from_numpy(completed, X, X.dtype)
+
     def _check_parameters(self) -> None:
         if self.n_features_to_select is not None:
             check_integer("n_features_to_select", self.n_features_to_select, 1, " or None")
@@ -253,6 +314,8 @@ class Panel(SparseProjection):
             raise ParameterError(
                 f"`target_recovery` must be in (0, 1), got {self.target_recovery!r}."
             )
+        if not (isinstance(self.coverage, Real) and 0.0 < float(self.coverage) < 1.0):
+            raise ParameterError(f"`coverage` must be in (0, 1), got {self.coverage!r}.")
         check_choice("criterion", self.criterion, get_args(Criterion))
         check_bool("counts", self.counts)
 
@@ -301,6 +364,7 @@ class Panel(SparseProjection):
             costs=self._costs(width)[kept],
             bundles=[index[bundle] for bundle in bundles],
             is_scaled=not self.counts,
+            coverage=float(self.coverage),
             seed=seed_of(self.random_state),
         )
 
@@ -364,17 +428,18 @@ class Panel(SparseProjection):
 
     def _set_attributes(self, solution: Solution, columns: Columns, rows: RowGroups | None) -> None:
         kept, width = columns.varying_index, columns.mean.shape[0]
-        fitted, evaluation, panel = solution.cross_validated, solution.evaluation, solution.panel
+        evaluation, panel = solution.evaluation, solution.panel
+        communality, variances = solution.guide.communality, solution.cross_validated.variances
         weights = solution.scores.weights[:, np.argsort(panel)]
         others = np.setdiff1d(np.arange(kept.size), panel)
-        others = others[np.argsort(-fitted.communality[others], kind="stable")]
-        largest = max(float(fitted.communality.max()), np.finfo(float).tiny)
+        others = others[np.argsort(-communality[others], kind="stable")]
+        largest = max(float(communality.max()), np.finfo(float).tiny)
         self._set_columns(
             columns,
             np.concatenate([panel, others]),
             np.sort(panel),
             columns.numbers(weights),
-            fitted.communality / largest,
+            communality / largest,
         )
 
         def expand(values: np.ndarray) -> np.ndarray:
@@ -383,17 +448,21 @@ class Panel(SparseProjection):
             full[..., kept] = values
             return full
 
+        self.empirical_weight_ = solution.guide.weight
+        self.optimality_gap_ = solution.optimality_gap
         self.n_selected_, self.n_components_ = int(panel.size), weights.shape[0]
         self.order_ = columns.values(kept[panel])
         self.heldout_r2_path_ = columns.values(solution.path.r2)
         self.heldout_r2_path_std_ = columns.values(solution.path.r2_std)
         self.relative_r2_path_ = columns.values(solution.path.relative_r2)
+        self.relative_r2_path_std_ = columns.values(solution.path.relative_r2_std)
+        self.n_selected_range_ = columns.values(np.array(solution.size_range))
         self.bound_path_ = columns.values(solution.selection.bounds)
         self.criterion_path_ = columns.values(np.cumsum(solution.selection.gains))
-        total = float(fitted.variances.sum())
-        self.attainable_r2_ = float(fitted.communality @ fitted.variances) / total
+        total = float(variances.sum())
+        self.attainable_r2_ = float(communality @ variances) / total
         self.heldout_r2_ = columns.numbers(expand(evaluation.r2))
-        self.communality_ = columns.numbers(expand(fitted.communality))
+        self.communality_ = columns.numbers(expand(communality))
         proxy = np.full(width, -1)
         proxy[kept] = np.where(solution.proxies >= 0, kept[solution.proxies], -1)
         self.proxy_ = columns.values(proxy)
@@ -402,6 +471,16 @@ class Panel(SparseProjection):
         self.explained_variance_ratio_ = columns.numbers(solution.scores.variances / total)
         residual_std = columns.length(expand(evaluation.residual_std)) * to_numpy(columns.scale)
         self.unmeasured_std_ = columns.numbers(residual_std)
+        half_width = columns.length(expand(solution.calibration.width)) * to_numpy(columns.scale)
+        self.interval_width_ = columns.numbers(half_width)
+        self.interval_exponent_ = solution.calibration.exponent
+        r2_std = expand(solution.calibration.r2_std)
+        r2 = expand(evaluation.r2)
+        limits = [r2, r2 - NORMAL_QUANTILE * r2_std, r2 + NORMAL_QUANTILE * r2_std]
+        self.r2_per_variable_ = columns.numbers(np.minimum(np.stack(limits, axis=1), 1.0))
+        ascending = np.argsort(panel)
+        covariance = solution.panel_covariance[np.ix_(ascending, ascending)]
+        self.panel_covariance_ = columns.numbers(columns.variance(covariance))
         self.heldout_r2_by_group_ = {}
         if rows is not None:
             residual, squares = (
@@ -413,7 +492,10 @@ class Panel(SparseProjection):
             }
 
     def _warn(self) -> None:
-        relative_r2 = float(to_numpy(self.relative_r2_path_)[self.n_selected_ - 1])
+        relative_r2, error = (
+            float(to_numpy(path)[self.n_selected_ - 1])
+            for path in (self.relative_r2_path_, self.relative_r2_path_std_)
+        )
         largest = float(to_numpy(self.communality_).max())
         if largest < _MIN_COMMUNALITY:
             warn(
@@ -422,7 +504,7 @@ class Panel(SparseProjection):
                 "arbitrary.",
                 NoStructureWarning,
             )
-        elif self.n_features_to_select is None and relative_r2 < float(self.target_recovery):
+        elif self.n_features_to_select is None and relative_r2 + error < self.target_recovery:
             warn(
                 f"Panel: {self.n_selected_} variables reach a relative R2 of {relative_r2:.2f}, "
                 f"less than `target_recovery`={float(self.target_recovery):g}. Set "
@@ -431,6 +513,26 @@ class Panel(SparseProjection):
             )
 
     # --- use of a panel
+
+    def path_to_frame(self) -> Any:
+        """Return the results of panels of 1, 2, ... variables as a pandas DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per panel size, with the columns ``heldout_r2``, ``heldout_r2_std``,
+            ``relative_r2``, ``relative_r2_std``, ``criterion`` and ``bound``.
+        """
+        check_is_fitted(self)
+        names = ("heldout_r2", "heldout_r2_std", "relative_r2", "relative_r2_std")
+        attributes = (*(name.replace("r2", "r2_path") for name in names),)
+        values = {
+            name: to_numpy(getattr(self, f"{attribute}_"))
+            for name, attribute in zip(names, attributes, strict=True)
+        }
+        values |= {"criterion": to_numpy(self.criterion_path_), "bound": to_numpy(self.bound_path_)}
+        sizes = np.arange(1, values["heldout_r2"].size + 1)
+        return data_frame(values, sizes.tolist(), "n_selected")
 
     def proxied_variables(self, names: ArrayLike | None = None) -> dict[str, list[str]]:
         """Return the variables for which each selected variable is the proxy.
@@ -485,13 +587,39 @@ class Panel(SparseProjection):
             return reconstruction
         return (0.5 * (reconstruction + abs(reconstruction))) ** 2  # negative roots become zero
 
+    def transform(self, X: TableLike) -> Array:
+        """Compute the scores of rows from the variables of the panel.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame
+            All columns of ``fit``, or a data frame with those of the panel, which are found by
+            name, in any order. Missing values of the panel are replaced by conditional
+            expectations; those of other columns are ignored.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_)
+            Scores.
+        """
+        check_is_fitted(self)
+        rows = self._new_rows(X)
+        selected = np.flatnonzero(rows.support)
+        if rows.is_full and not rows.panel_has_missing:
+            table, op = rows.table, self._operator_of(rows.table, selected)
+            scores = op.matmul(as_like(take_columns(self.components_, selected).T, table, op.dtype))
+            return op.xp.astype(scores, table.dtype, copy=False) if is_floating(table) else scores
+        weights = to_numpy(self.components_)[:, selected].astype(float)
+        return from_numpy(rows.panel.values @ weights.T, *rows.target)
+
     def score(self, X: TableLike, y: object = None) -> float:
         """Compute the proportion of the variance of ``X`` that the panel explains.
 
         Parameters
         ----------
-        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features_in_)
-            New rows; rows of ``fit`` give an optimistic score.
+        X : array-like, sparse matrix or DataFrame
+            New rows with all columns of ``fit``, or with those of the panel, as in ``transform``;
+            rows of ``fit`` give an optimistic score.
         y : None
             Ignored; present for compatibility with scikit-learn.
 
@@ -502,36 +630,61 @@ class Panel(SparseProjection):
             sum of squares of all variables around the means of ``fit``. Except for counts,
             variables are divided by their standard deviations in ``fit``. A variable whose standard
             deviation in ``X`` is more than twice as large counts as if it were twice as large.
+            Entries that are missing contribute the squares that are expected by the model.
         """
         check_is_fitted(self)
+        rows = self._new_rows(X)
         kept = np.flatnonzero(to_numpy(self.varying_))
-        op = self._operator_of(self._validate(X, reset=False), kept)
         inside = np.flatnonzero(to_numpy(self.support_)[kept])
         loadings = to_numpy(self.loadings_)[:, kept].astype(float)
         weights = to_numpy(self.components_)[:, kept[inside]].astype(float)
-        scores = dense_columns(op, inside) @ weights.T
-        squares = to_numpy(op.column_squares()).astype(float)
-        residual = squares - 2.0 * np.sum(project_columns(op, scores) * loadings.T, axis=1)
-        residual += np.sum((loadings.T @ (scores.T @ scores)) * loadings.T, axis=1)
-        residual[inside] = 0.0
+        if rows.is_full and not rows.has_missing:
+            op = self._operator_of(rows.table, kept)
+            scores = dense_columns(op, inside) @ weights.T
+            squares = to_numpy(op.column_squares()).astype(float)
+            residual = squares - 2.0 * np.sum(project_columns(op, scores) * loadings.T, axis=1)
+            residual += np.sum((loadings.T @ (scores.T @ scores)) * loadings.T, axis=1)
+            residual[inside] = 0.0
+        else:
+            panel = rows.panel
+            predicted = panel.values @ weights.T @ loadings
+            predicted[:, inside] = panel.values
+            added = panel.added_variance(loadings.T @ weights)
+            added[:, inside] = panel.added_variance(np.eye(inside.size))
+            std, scale = (to_numpy(v)[kept] for v in (self.unmeasured_std_, self.scale_))
+            variance = added + (std / scale) ** 2
+            entries = rows.standardised_columns(kept)
+            is_missing = np.isnan(entries)
+            errors = np.where(is_missing, variance, (entries - predicted) ** 2)
+            errors[:, inside] = np.where(is_missing[:, inside], errors[:, inside], 0.0)
+            residual = errors.sum(axis=0)
+            squares = np.where(is_missing, predicted**2 + variance, entries**2).sum(axis=0)
         if not self.depth_:
             # Columns that hardly varied in `fit` would otherwise dominate the score.
-            factor = 1.0 / np.maximum(squares / (op.shape[0] * _MAX_VARIANCE_RATIO), 1.0)
+            factor = 1.0 / np.maximum(squares / (rows.n_rows * _MAX_VARIANCE_RATIO), 1.0)
             residual, squares = factor * residual, factor * squares
         total = float(np.sum(squares))
         return 1.0 - float(np.sum(residual)) / total if total else 1.0
 
     def predict_unmeasured(
-        self, X: TableLike, return_std: bool = False, *, totals: ArrayLike | None = None
-    ) -> Array | tuple[Array, Array]:
+        self,
+        X: TableLike,
+        return_std: bool = False,
+        *,
+        return_interval: bool = False,
+        totals: ArrayLike | None = None,
+    ) -> Array | tuple[Array, ...]:
         """Predict the variables outside the panel from those in the panel.
 
         Parameters
         ----------
-        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_selected_)
-            Columns of the panel only, in the column order of ``fit``, as returned by ``select``.
+        X : array-like, sparse matrix or DataFrame
+            Columns of the panel, or all columns of ``fit``, as in ``transform``. An array without
+            names may have the columns of the panel in the order of ``fit``, as ``select`` returns.
         return_std : bool, default=False
             Whether to return the standard deviations of the prediction errors.
+        return_interval : bool, default=False
+            Whether to return the limits of prediction intervals.
         totals : array-like of shape (n_samples,) or None, default=None
             Total counts of the rows, including the columns outside the panel; by default estimated
             from the panel. Only for counts.
@@ -543,85 +696,169 @@ class Panel(SparseProjection):
         std : ndarray of shape (n_samples, n_features_in_ - n_selected_)
             Standard deviations, if ``return_std=True``. Intervals of 1.96 standard deviations cover
             95 % of the entries of held-out rows, whatever their distribution.
+        lower, upper : ndarrays of shape (n_samples, n_features_in_ - n_selected_)
+            Limits that cover each variable with probability ``coverage``, if
+            ``return_interval=True``. They are wider in rows whose panel is far from the mean, or
+            has missing values. ``calibrate`` makes them valid in finite samples.
         """
         check_is_fitted(self)
-        container = container_of(X)
+        rows = self._new_rows(X, totals, by_position=True)
         inside = to_numpy(self.support_)
-        self._check_panel_names(X)
-        table = container.prepare(X, allow_nan=False)
-        values = (
-            container.to_dense(table) if container.stays_in_place or container.is_sparse else table
+        mean, scale, residual_std, width = (
+            to_numpy(v)[~inside].astype(float)
+            for v in (self.mean_, self.scale_, self.unmeasured_std_, self.interval_width_)
         )
-        values = check_array(values, dtype=np.float64)
-        if values.shape[1] != self.n_selected_:
-            raise InputError(
-                f"X must have the {self.n_selected_} columns of the panel, got {values.shape[1]} "
-                "columns. Pass the output of `select`."
-            )
-        mean, scale, residual_std = (
-            to_numpy(v).astype(float) for v in (self.mean_, self.scale_, self.unmeasured_std_)
-        )
+        panel = rows.panel
         weights = to_numpy(self.components_)[:, inside].astype(float)
-        loadings = to_numpy(self.loadings_)[:, ~inside].astype(float)
-        sigma = residual_std[~inside]
-        if not self.depth_:
-            scores = ((values - mean[inside]) / scale[inside]) @ weights.T
-            predicted = (scores @ loadings) * scale[~inside] + mean[~inside]
-            std = np.broadcast_to(sigma, predicted.shape).copy()
-        else:
-            row_total = self._totals(values, totals, mean[inside])
-            roots = np.sqrt(values * (self.depth_ / row_total)[:, None])
-            root = (roots - mean[inside]) @ weights.T @ loadings + mean[~inside]
-            root = np.maximum(root, 0.0)
-            factor = (row_total / self.depth_)[:, None]
+        coefficients = (weights.T @ to_numpy(self.loadings_)[:, ~inside].astype(float)).T
+        predicted = (panel.values @ coefficients.T) * scale + mean
+        added = panel.added_variance(coefficients) * scale**2
+        std = np.sqrt(residual_std**2 + added)
+        # The variance that missing values add widens the intervals in proportion.
+        ratio = std / np.maximum(residual_std, np.finfo(float).tiny)
+        ratio = np.where(residual_std > 0.0, ratio, 1.0)
+        half = width * row_factor(rows.distance, self.interval_exponent_)[:, None] * ratio
+        if self.depth_:
+            predicted = np.maximum(predicted, 0.0)
+        lower, upper = predicted - half, predicted + half
+        if self.depth_:
+            factor = (rows.row_total / self.depth_)[:, None]
+            lower, upper = factor * np.maximum(lower, 0.0) ** 2, factor * upper**2
             # Mean and variance of the square of a Gaussian root.
-            predicted = factor * (root**2 + sigma**2)
-            std = factor * np.sqrt(4.0 * root**2 * sigma**2 + 2.0 * sigma**4)
-        like, dtype = values, None
-        if container.stays_in_place and container.in_memory:
-            like, dtype = X, X.dtype if is_floating(X) else None
-        predicted, std = (from_numpy(part, like, dtype) for part in (predicted, std))
-        return (predicted, std) if return_std else predicted
+            root, variance = predicted, std**2
+            predicted = factor * (root**2 + variance)
+            std = factor * np.sqrt(4.0 * root**2 * variance + 2.0 * variance**2)
+        results = [predicted]
+        if return_std:
+            results.append(std)
+        if return_interval:
+            results += [lower, upper]
+        converted = tuple(from_numpy(part, *rows.target) for part in results)
+        return converted if len(converted) > 1 else converted[0]
+
+    def calibrate(self, X: TableLike) -> Self:
+        """Calibrate the prediction intervals on rows that ``fit`` has not used.
+
+        The intervals then cover each variable of a new row from the same distribution with
+        probability at least ``coverage``: split conformal prediction, valid for any number of rows
+        and any distribution. At least ``coverage / (1 - coverage)`` rows are required; with fewer,
+        intervals are infinite.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features_in_)
+            Rows with all columns of ``fit``. Missing values are ignored.
+
+        Returns
+        -------
+        Panel
+            The estimator with new ``interval_width_`` and ``interval_exponent_``.
+        """
+        check_is_fitted(self)
+        rows = self._new_rows(X)
+        inside, scale = to_numpy(self.support_), to_numpy(self.scale_).astype(float)
+        varying = to_numpy(self.varying_) & ~inside
+        others = np.flatnonzero(varying)
+        weights = to_numpy(self.components_)[:, inside].astype(float)
+        loadings = to_numpy(self.loadings_)[:, others].astype(float)
+        predicted = rows.panel.values @ weights.T @ loadings
+        errors = np.abs(rows.standardised_columns(others) - predicted) * scale[others]
+        squares = (errors / to_numpy(self.unmeasured_std_)[others]) ** 2
+        means = np.nanmean(np.where(np.isnan(squares), 1.0, squares), axis=1)
+        exponent = fit_exponent(means, rows.distance)
+        scores = errors / row_factor(rows.distance, exponent)[:, None]
+        width = np.zeros(inside.size)
+        for k, column in enumerate(others.tolist()):
+            column_scores = scores[~np.isnan(scores[:, k]), k]
+            width[column] = conformal_quantile(column_scores[:, None], float(self.coverage))[0]
+        like = self.unmeasured_std_
+        self.interval_width_, self.interval_exponent_ = (
+            from_numpy(width, like, like.dtype),
+            exponent,
+        )
+        return self
+
+    def summary(self) -> str:
+        """Describe the panel and the variables that it does not predict.
+
+        Returns
+        -------
+        str
+            Sentences, one per line.
+        """
+        check_is_fitted(self)
+        r2, _, upper = to_numpy(self.r2_per_variable_).T
+        path, std = (to_numpy(v) for v in (self.heldout_r2_path_, self.heldout_r2_path_std_))
+        last = self.n_selected_ - 1
+        outside = ~to_numpy(self.support_) & to_numpy(self.varying_)
+        lost = np.flatnonzero(outside & (upper < _MAX_UNPREDICTED_R2))
+        lost = lost[np.argsort(r2[lost], kind="stable")]
+        lines = [
+            f"The panel has {self.n_selected_} of {self.n_features_in_} variables and explains "
+            f"{path[last]:.2f} ± {std[last]:.2f} of the variance of held-out rows.",
+            f"It predicts {int(outside.sum()) - lost.size} of the {int(outside.sum())} other "
+            f"variables with an R2 that may exceed {_MAX_UNPREDICTED_R2:g}.",
+        ]
+        if lost.size:
+            names = ", ".join(self._name(k) for k in lost[:_MAX_NAMED].tolist())
+            more = f" and {lost.size - _MAX_NAMED} others" if lost.size > _MAX_NAMED else ""
+            lines.append(f"It does not predict {names}{more}: measure them if they are needed.")
+        return "\n".join(lines)
 
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
         if self.depth_:
             X = hellinger(X, self.depth_)
         return super()._operator_of(X, columns)
 
-    def _check_panel_names(self, X: TableLike) -> None:
-        """Check that the columns of a data frame are those of the panel, in order."""
-        names, given = self._feature_names(), container_of(X).column_names(X)
-        if names is None or given is None:
-            return
-        wanted = [name for name, there in zip(names, to_numpy(self.support_), strict=True) if there]
-        if list(given) != wanted:
-            missing = [name for name in wanted if name not in set(given)]
-            problem = (
-                f"{missing[0]!r} is missing" if missing else "its columns or their order differ"
-            )
-            raise InputError(
-                f"X must have the columns of the panel, {', '.join(map(repr, wanted[:3]))}, ..., "
-                f"but {problem}. Pass the output of `select`."
-            )
+    def _new_rows(
+        self, X: TableLike, totals: ArrayLike | None = None, *, by_position: bool = False
+    ) -> NewRows:
+        """Validate new rows that have the columns of the panel, and possibly others.
 
-    def _totals(self, values: np.ndarray, totals: ArrayLike | None, mean: np.ndarray) -> np.ndarray:
-        """Return the total count of each row, given or estimated from the panel."""
-        if totals is None:
-            proportion = float(np.sum(mean**2)) / self.depth_
-            row_total = values.sum(axis=1) / max(proportion, np.finfo(float).tiny)
-        else:
-            row_total = np.asarray(totals, dtype=float)
-            if row_total.shape != (values.shape[0],):
-                raise ParameterError(
-                    f"`totals` must have one number for each of the {values.shape[0]} rows, got "
-                    f"shape {row_total.shape}."
+        Columns of the panel are found by name; arrays without names have them in order, if that is
+        allowed.
+        """
+        container, names = container_of(X), self._feature_names()
+        given = container.column_names(X)
+        support = to_numpy(self.support_)
+        columns = np.arange(self.n_features_in_)
+        shape: tuple[int, ...] = np.shape(X) if isinstance(X, list) else getattr(X, "shape", ())
+        width = shape[1] if len(shape) == 2 else self.n_features_in_
+        if width != self.n_features_in_ and names is not None and given is not None:
+            position = {name: k for k, name in enumerate(given)}
+            columns = np.flatnonzero([name in position for name in names])
+            missing = np.setdiff1d(np.flatnonzero(support), columns)
+            if missing.size:
+                raise InputError(
+                    f"X must have the {self.n_selected_} columns of the panel, but "
+                    f"{self._name(missing[0])} is missing."
                 )
-        if np.any(values < 0.0) or np.any(row_total <= 0.0):
-            raise InputError(
-                "X must contain non-negative counts with a positive total in each row. Drop empty "
-                "rows, or pass their `totals`."
-            )
-        return row_total
+            X = container.take_columns(X, np.array([position[names[k]] for k in columns]))
+        elif by_position and width == self.n_selected_:
+            columns = np.flatnonzero(support)
+        is_full = columns.size == self.n_features_in_
+        table = self._validate(X, reset=False) if is_full else self._validate_partial(X, container)
+        fitted = (self.mean_, self.scale_, self.panel_covariance_)
+        mean, scale, covariance = (to_numpy(part).astype(float) for part in fitted)
+        return NewRows(table, columns, support, mean, scale, covariance, self.depth_, totals)
+
+    def _validate_partial(self, X: TableLike, container: Any) -> TableLike:
+        """Validate rows that have some of the columns of ``fit``."""
+        X = container.prepare(X, allow_nan=True)
+        if container.stays_in_place:
+            table = container.validate(X, 1)
+        else:
+            types = [np.float64, np.float32]
+            table = check_array(X, accept_sparse="csr", dtype=types, ensure_all_finite=False)
+        found = container_of(table).find_non_finite(table, allow_nan=True)
+        if found is not None:
+            raise InputError(f"Input X contains {found.describe(range(table.shape[1]))}.")
+        return table
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
 
 def _check_size(

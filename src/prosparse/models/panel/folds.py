@@ -39,6 +39,8 @@ class Fold(NamedTuple):
     held_out: np.ndarray  # (n,) bool
     mean: np.ndarray  # (p,) of the training rows
     scores: np.ndarray  # (n_held_out, r) of the held-out rows
+    variances: np.ndarray  # (r,) of the training rows along the components
+    is_complete: bool  # whether the training rows have no variance along other directions
     directions: Callable[[int], np.ndarray]  # returns the first k components, (p, k)
 
 
@@ -107,7 +109,10 @@ def decompose_from_outer(op: Operator, outer: np.ndarray, splits: list[Split]) -
         scores = outer @ weights  # of all rows, as the components are X'F
         scores = scores[held_out] - scores[rows].mean(axis=0)
         mean = project_columns(op, training[:, None] / rows.size)[:, 0]
-        folds.append(Fold(training, held_out, mean, scores, _LazyDirections(op, weights)))
+        directions = _LazyDirections(op, weights)
+        variances = eigenvalues / rows.size
+        is_complete = variances.size < _max_components(op.shape[1])
+        folds.append(Fold(training, held_out, mean, scores, variances, is_complete, directions))
     return folds
 
 
@@ -156,10 +161,12 @@ def _from_gram(op: Operator, splits: list[Split]) -> Iterator[Fold]:
         fold_gram, fold_sum = (grams[number], sums[:, number]) if held_out.any() else (0.0, 0.0)
         training_sum, n_training = total_sum - fold_sum, int(training.sum())
         gram = total_gram - fold_gram - np.outer(training_sum, training_sum) / n_training
-        _, V = _sort_eigenpairs(np.linalg.eigh(gram), p)
+        eigenvalues, V = _sort_eigenpairs(np.linalg.eigh(gram), p)
         V, mean = V[:, : min(n_training - 1, p)], training_sum / n_training
+        variances = eigenvalues[: V.shape[1]] / n_training
         scores = _held_out_scores(op, held_out, mean, V)
-        yield Fold(training, held_out, mean, scores, partial(_first_columns, V))
+        directions, is_complete = partial(_first_columns, V), variances.size < _max_components(p)
+        yield Fold(training, held_out, mean, scores, variances, is_complete, directions)
 
 
 def _leading_components(op: Operator, splits: list[Split]) -> Iterator[Fold]:
@@ -179,12 +186,14 @@ def _leading_components(op: Operator, splits: list[Split]) -> Iterator[Fold]:
             return xp.astype(product, V.dtype) - n * mean[:, None] * (mean @ V)
 
         count = min(MAX_COMPONENTS_WIDE, min(op.shape) // 4)
-        _, V = leading_eigenvectors(
+        eigenvalues, V = leading_eigenvectors(
             multiply_gram, like, count, tolerance, initial=start, block=op.few_columns
         )
         start = to_numpy(V).astype(float)
         scores = _held_out_scores(op, held_out, mean, start)
-        yield Fold(training, held_out, mean, scores, partial(_first_columns, start))
+        variances = to_numpy(eigenvalues).astype(float) / n_training
+        directions = partial(_first_columns, start)
+        yield Fold(training, held_out, mean, scores, variances, False, directions)
 
 
 def _held_out_scores(
@@ -199,9 +208,13 @@ def _held_out_scores(
 def _sort_eigenpairs(pairs: tuple[np.ndarray, np.ndarray], p: int) -> tuple[np.ndarray, np.ndarray]:
     """Sort eigenpairs in decreasing order and drop rounding errors and excess components."""
     eigenvalues, vectors = pairs[0][::-1], pairs[1][:, ::-1]
-    max_rank = MAX_COMPONENTS if p <= EXACT_SIDE else MAX_COMPONENTS_WIDE
-    rank = min(int(np.sum(eigenvalues > _RANK_TOLERANCE * eigenvalues[0])), max_rank)
+    rank = int(np.sum(eigenvalues > _RANK_TOLERANCE * eigenvalues[0]))
+    rank = min(rank, _max_components(p))
     return eigenvalues[:rank], vectors[:, :rank]
+
+
+def _max_components(p: int) -> int:
+    return MAX_COMPONENTS if p <= EXACT_SIDE else MAX_COMPONENTS_WIDE
 
 
 # --- held-out rows

@@ -37,7 +37,7 @@ Criterion = Literal["reconstruction", "information"]
 
 # Maximum number of swap sweeps and of multiplications in them. Large panels of wide data exceed the
 # latter, and the greedy selection is not improved.
-MAX_SWEEPS = 3
+MAX_SWEEPS = 10
 _MAX_MULTIPLICATIONS = 5e8
 POOL_SIZE = 4_000  # maximum number of variables that are updated
 POOL_LIFETIME = 100  # steps after which all variables are updated
@@ -125,6 +125,12 @@ def bundle_gain(
     if criterion == "information":
         return 0.5 * float(np.linalg.slogdet(covariance)[1] - np.sum(np.log(psi)))
     return float(np.trace(np.linalg.solve(covariance, WS @ A @ WS.T)))
+
+
+def total_gain(model: FactorModel, variables: np.ndarray, criterion: Criterion) -> float:
+    """Compute the criterion of some variables."""
+    A = model.W.T @ model.W
+    return bundle_gain(model, A, init(model, A), variables, criterion)
 
 
 def select_greedily(
@@ -315,12 +321,21 @@ def swap_variables(
             break
     if not has_changed:
         return selection
+    return order_greedily(model, pool[is_selected], selection, constraints, criterion)
+
+
+def order_greedily(
+    model: FactorModel,
+    variables: np.ndarray,
+    selection: Selection,
+    constraints: Constraints,
+    criterion: Criterion,
+) -> Selection:
+    """Put other variables in the place of a selection, in greedy order."""
     allowed = np.zeros(constraints.allowed.size, dtype=bool)
-    allowed[pool[is_selected]] = True
-    reordered = select_greedily(
-        model, constraints._replace(n_features=count, allowed=allowed), criterion
-    )
-    return reordered._replace(bounds=selection.bounds)
+    allowed[variables] = True
+    constraints = constraints._replace(n_features=variables.size, allowed=allowed)
+    return select_greedily(model, constraints, criterion)._replace(bounds=selection.bounds)
 
 
 def posterior_covariance(model: FactorModel, variables: np.ndarray) -> np.ndarray:

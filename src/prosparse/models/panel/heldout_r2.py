@@ -149,7 +149,7 @@ def evaluate_panel(
     residuals = np.stack([part.residual_squares for part in parts])
     by_row = np.zeros((n, 2))
     for fold, part in zip(folds, parts, strict=True):
-        by_row[fold.held_out] = part.row_squares
+        by_row[fold.held_out] += part.row_squares
     r2 = 1.0 - residuals.sum(axis=0) / np.maximum(squares.sum(axis=0), 1e-300)
     n_rows = [int(fold.held_out.sum()) for fold in folds]
     factor = _interval_factor([part.residuals for part in parts], residuals[:, sample], n_rows)
