@@ -37,7 +37,7 @@ Criterion = Literal["reconstruction", "information"]
 
 # Maximum number of swap sweeps and of multiplications in them. Large panels of wide data exceed the
 # latter, and the greedy selection is not improved.
-MAX_SWEEPS = 10
+MAX_SWEEPS = 3
 _MAX_MULTIPLICATIONS = 5e8
 POOL_SIZE = 4_000  # maximum number of variables that are updated
 POOL_LIFETIME = 100  # steps after which all variables are updated

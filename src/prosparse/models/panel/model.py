@@ -403,10 +403,12 @@ def cross_validate(
     """Estimate factor models of all rows and of the folds."""
     all_rows = np.ones(op.shape[0], dtype=bool)
     n_folds = N_FOLDS_SMALL if op.shape[0] <= SMALL_SAMPLE else N_FOLDS
-    (whole,) = decompose_folds(op, [Split(all_rows, ~all_rows)])
-    folds = []
-    for repeat in range(count_repeats(op) if n_repeats is None else n_repeats):
-        folds += decompose_folds(op, split_rows(all_rows, n_folds, codes, seed + repeat))
+    n_repeats = count_repeats(op) if n_repeats is None else n_repeats
+    splits = [split_rows(all_rows, n_folds, codes, seed + repeat) for repeat in range(n_repeats)]
+    # Components of all rows are a start for those of the folds.
+    whole, *folds = decompose_folds(op, [Split(all_rows, ~all_rows), *splits[0]])
+    for others in splits[1:]:
+        folds += decompose_folds(op, others)
     return estimate_models(op, scale, whole, folds)
 
 
