@@ -95,6 +95,7 @@ def select_panel(
     counts: Any = None,
     costs: Any = None,
     bundles: Any = None,
+    coverage: float = 0.95,
     layer: Any = None,
     mask_var: Any = None,
     modality: Any = None,

@@ -82,7 +82,9 @@ def test_fitted_attributes_are_consistent(model):
         assert getattr(model, name).shape == (5,)
     assert np.all(model.criterion_path_ <= model.bound_path_)
     assert np.all(model.heldout_r2_[model.support_] == 1.0)
-    np.testing.assert_allclose(model.relevance_, model.communality_ / model.communality_.max())
+    relevance = model.communality_ / model.communality_.max()
+    np.testing.assert_allclose(model.relevance_, relevance, atol=1e-6)
+    assert np.all(model.relevance_[model.support_] > 0.0)
     assert model.attainable_r2_ == pytest.approx(model.communality_.mean())
     assert model.heldout_r2_by_group_ == {}
     assert model.depth_ == 0.0
@@ -785,9 +787,16 @@ def test_conformal_intervals_cover_each_variable():
     assert np.all(found.interval_width_[found.support_] == 0.0)
 
 
-def test_too_few_calibration_rows_give_infinite_intervals(X):
-    found = Panel(4).fit(X[:60]).calibrate(X[60:70])
-    assert np.all(np.isinf(found.interval_width_[~found.support_]))
+def test_calibration_needs_enough_rows(X):
+    found = Panel(4).fit(X[:60])
+    with pytest.raises(InputError, match="needs 19 rows .* X has 10"):
+        found.calibrate(X[60:70])
+    found.calibrate(X[60:79])
+    # With the smallest number of rows, the largest error is the width.
+    error = np.abs(X[60:79, ~found.support_] - found.predict_unmeasured(X[60:79]))
+    _, lower, upper = found.predict_unmeasured(X[60:79], return_interval=True)
+    ratio = error / (0.5 * (upper - lower))
+    np.testing.assert_allclose(ratio.max(axis=0), 1.0)
 
 
 def test_limits_of_r2_per_variable(model):

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import t as student_t
 
 from ...data import Operator
 from .factors import FactorModel
@@ -25,13 +26,14 @@ from .heldout_r2 import posterior_weights
 
 MAX_ROWS = 2_000  # maximum number of held-out rows that calibrate the intervals
 _MAX_ENTRIES = 2e7  # of the columns that are processed at a time
+_ROUNDING = 1e-9  # rounding error of a rank
 _MIN_DISTANCE = 0.05  # smaller mean squares of the panel do not narrow the intervals
 
 
 class Calibration(NamedTuple):
     """Widths of the intervals and errors of the R2 of each variable."""
 
-    width: np.ndarray  # (p,) c, infinite if there are too few rows
+    width: np.ndarray  # (p,) c
     exponent: float  # b
     r2_std: np.ndarray  # (p,) standard error of the held-out R2
 
@@ -75,12 +77,21 @@ def fit_exponent(errors: np.ndarray, distance: np.ndarray) -> float:
     return float(np.clip(x @ y / max(float(x @ x), 1e-300), 0.0, 1.0))
 
 
+def min_calibration_rows(coverage: float) -> int:
+    """Return the smallest number of scores whose largest covers with this probability."""
+    return int(np.ceil(coverage / (1.0 - coverage) - _ROUNDING))
+
+
 def conformal_quantile(scores: np.ndarray, coverage: float) -> np.ndarray:
-    """Return the k-th smallest score of each column, k = ceil((m + 1) coverage), or infinity."""
+    """Return the k-th smallest score of each column, k = ceil((m + 1) coverage).
+
+    If there are too few scores, the width is that of a t interval, but at least the largest score.
+    """
     m = scores.shape[0]
-    k = int(np.ceil((m + 1) * coverage - 1e-9))
-    if k > m:
-        return np.full(scores.shape[1], np.inf)
+    if m < min_calibration_rows(coverage):
+        quantile = student_t.ppf(0.5 * (1.0 + coverage), m) * np.sqrt(1.0 + 1.0 / m)
+        return np.maximum(quantile * np.sqrt(np.mean(scores**2, axis=0)), scores.max(axis=0))
+    k = int(np.ceil((m + 1) * coverage - _ROUNDING))
     return np.asarray(np.partition(scores, k - 1, axis=0)[k - 1])
 
 

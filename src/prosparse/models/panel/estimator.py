@@ -29,7 +29,7 @@ from ...errors import (
     warn,
 )
 from .._base import SparseProjection, check_varying, seed_of
-from .conformal import conformal_quantile, fit_exponent, row_factor
+from .conformal import conformal_quantile, fit_exponent, min_calibration_rows, row_factor
 from .folds import dense_columns, project_columns
 from .greedy import Criterion
 from .heldout_r2 import NORMAL_QUANTILE
@@ -158,7 +158,7 @@ class Panel(SparseProjection):
         Covariance of the scaled variables of the panel, in the order of the columns of ``X``, from
         which missing values are predicted.
     relevance_ : ndarray of shape (n_features_in_,)
-        Communality relative to the largest one.
+        Communality relative to the largest one; positive for variables of the panel.
     ranking_ : int ndarray of shape (n_features_in_,)
         Ranks, 1 for the first variable of the panel. Variables outside the panel follow, by
         decreasing communality.
@@ -433,13 +433,14 @@ class Panel(SparseProjection):
         weights = solution.scores.weights[:, np.argsort(panel)]
         others = np.setdiff1d(np.arange(kept.size), panel)
         others = others[np.argsort(-communality[others], kind="stable")]
-        largest = max(float(communality.max()), np.finfo(float).tiny)
+        relevance = communality / max(float(communality.max()), np.finfo(float).tiny)
+        relevance[panel] = np.maximum(relevance[panel], np.finfo(np.float32).eps)
         self._set_columns(
             columns,
             np.concatenate([panel, others]),
             np.sort(panel),
             columns.numbers(weights),
-            communality / largest,
+            relevance,
         )
 
         def expand(values: np.ndarray) -> np.ndarray:
@@ -741,8 +742,8 @@ class Panel(SparseProjection):
 
         The intervals then cover each variable of a new row from the same distribution with
         probability at least ``coverage``: split conformal prediction, valid for any number of rows
-        and any distribution. At least ``coverage / (1 - coverage)`` rows are required; with fewer,
-        intervals are infinite.
+        and any distribution. At least ``coverage / (1 - coverage)`` values of each variable are
+        required.
 
         Parameters
         ----------
@@ -767,9 +768,15 @@ class Panel(SparseProjection):
         means = np.nanmean(np.where(np.isnan(squares), 1.0, squares), axis=1)
         exponent = fit_exponent(means, rows.distance)
         scores = errors / row_factor(rows.distance, exponent)[:, None]
-        width = np.zeros(inside.size)
+        width, n_required = np.zeros(inside.size), min_calibration_rows(float(self.coverage))
         for k, column in enumerate(others.tolist()):
             column_scores = scores[~np.isnan(scores[:, k]), k]
+            if column_scores.size < n_required:
+                raise InputError(
+                    f"Calibration of {float(self.coverage):.0%} intervals needs {n_required} rows "
+                    f"with a value of each variable, but X has {column_scores.size} of "
+                    f"{self._name(column)}. Pass more rows, or fit with a smaller `coverage`."
+                )
             width[column] = conformal_quantile(column_scores[:, None], float(self.coverage))[0]
         like = self.unmeasured_std_
         self.interval_width_, self.interval_exponent_ = (
