@@ -13,6 +13,7 @@ from prosparse.models.panel.heldout_r2 import (
     FoldPath,
     evaluate_panel,
     evaluate_path,
+    evaluate_rows,
     evaluated_sizes,
     posterior_weights,
 )
@@ -148,8 +149,10 @@ def test_evaluation_of_a_panel(case):
     share = 1.0 - np.sum(errors**2, axis=0) / np.sum(centred**2, axis=0)
     np.testing.assert_allclose(found.r2, share, atol=1e-9)
     np.testing.assert_array_equal(found.r2[panel], 1.0)
-    np.testing.assert_allclose(found.row_squares[:, 0], np.sum(errors**2, axis=1), atol=1e-9)
-    np.testing.assert_allclose(found.row_squares[:, 1], np.sum(centred**2, axis=1), atol=1e-9)
+    panels = [panel] * len(cross_validated.folds)
+    by_row = evaluate_rows(op, cross_validated.folds, cross_validated.fold_models, panels)
+    np.testing.assert_allclose(by_row[:, 0], np.sum(errors**2, axis=1), atol=1e-9)
+    np.testing.assert_allclose(by_row[:, 1], np.sum(centred**2, axis=1), atol=1e-9)
     # Residuals of each fold relative to the standard deviations of the other folds.
     ratios = []
     for fold in cross_validated.folds:
@@ -205,7 +208,10 @@ def test_smallest_sufficient_size():
 def test_standard_error_of_the_relative_r2(rng):
     """It is that of a ratio of means over folds; repetitions do not reduce it."""
     explained, attainable = rng.uniform(2.0, 3.0, (400, 1)), rng.uniform(3.0, 4.0, (400, 1))
-    paths = [FoldPath(np.zeros(1), e, a) for e, a in zip(explained, attainable, strict=True)]
+    paths = [
+        FoldPath(np.zeros(1), e, a, np.zeros(1, int))
+        for e, a in zip(explained, attainable, strict=True)
+    ]
     found = combine_folds(paths, np.ones((400, 1)), 1)
     draws = rng.integers(400, size=(4000, 400))
     ratios = explained[draws, 0].sum(axis=1) / attainable[draws, 0].sum(axis=1)

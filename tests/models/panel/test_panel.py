@@ -465,6 +465,7 @@ def test_groups_of_centred_data_change_nothing(monkeypatch):
         "prosparse.models.panel.model.split_rows",
         lambda rows, n_folds, codes, seed: folds.split_rows(rows, n_folds, None, seed),
     )
+    monkeypatch.setattr("prosparse.models.panel.model.can_hold_out_groups", lambda codes: False)
     found, plain = Panel(4).fit(X, groups=label), Panel(4).fit(X)
     assert list(found.heldout_r2_by_group_) == ["a", "b", "c"]
     np.testing.assert_array_equal(found.order_, plain.order_)
@@ -502,6 +503,56 @@ def test_r2_of_all_rows_is_between_those_of_the_groups():
     found = Panel(4).fit(correlated(), groups=label)
     r2 = np.array(list(found.heldout_r2_by_group_.values()))
     assert r2.min() - 1e-9 <= found.heldout_r2_.mean() <= r2.max() + 1e-9
+
+
+def studies(n=90, p=18, shift=3.0):
+    """Three studies with the same factors and different means."""
+    rng = np.random.default_rng(5)
+    X = correlated(n=3 * n, p=p)
+    return [X[k * n : (k + 1) * n] + shift * rng.standard_normal(p) for k in range(3)]
+
+
+def test_list_of_studies_is_equivalent_to_groups():
+    tables = studies()
+    codes = np.repeat([0, 1, 2], 90)
+    found, grouped = Panel(4).fit(tables), Panel(4).fit(np.concatenate(tables), groups=codes)
+    assert found.held_out_ == "groups"
+    np.testing.assert_array_equal(found.order_, grouped.order_)
+    assert found.heldout_r2_by_group_ == grouped.heldout_r2_by_group_
+    # Data frames have the columns that all studies have, in the order of the first.
+    frames = [pd.DataFrame(X, columns=NAMES) for X in tables]
+    frames[1] = frames[1][NAMES[::-1]]
+    frames[2] = frames[2].assign(other=1.0)
+    named = Panel(4).fit(frames)
+    np.testing.assert_array_equal(named.order_, found.order_)
+    assert list(named.feature_names_in_) == NAMES
+    with pytest.raises(ParameterError, match="`groups` must be None"):
+        Panel(4).fit(tables, groups=codes)
+    with pytest.raises(InputError, match="must have the same columns"):
+        Panel(4).fit([tables[0], tables[1][:, :5]])
+
+
+def test_r2_of_a_new_study():
+    """The R2 of each study is that of a panel selected in the others."""
+    tables = studies()
+    model = Panel(4).fit(tables)
+    for k, new in enumerate(tables):
+        others = Panel(4).fit([table for j, table in enumerate(tables) if j != k])
+        score = others.score(new, groups=np.zeros(90))
+        assert model.heldout_r2_by_group_[str(k)] == pytest.approx(score, abs=0.05)
+        assert others.score(new) < score  # around the means of the other studies
+    named = Panel(4).fit([pd.DataFrame(table, columns=NAMES) for table in tables])
+    gaps = pd.DataFrame(tables[0], columns=NAMES)
+    complete = named.score(gaps, groups=np.zeros(90))
+    gaps.iloc[0, 0] = np.nan
+    assert named.score(gaps, groups=np.zeros(90)) == pytest.approx(complete, abs=0.01)
+
+
+def test_rows_are_held_out_if_a_group_is_too_large():
+    X = correlated()
+    model = Panel(4).fit(X, groups=np.arange(90) < 70)
+    assert model.held_out_ == "rows"
+    assert set(model.heldout_r2_by_group_) == {"False", "True"}
 
 
 # --- containers
@@ -583,7 +634,7 @@ def test_all_containers_give_the_same_result(container, shape, counts):
 )
 def test_leading_components_of_large_data(container, monkeypatch):
     X = correlated(n=120, p=40)
-    groups = np.arange(120) % 2
+    groups = np.arange(120) % 6
     monkeypatch.setattr("prosparse.models.panel.model.EMPIRICAL_WEIGHTS", (0.0,))
     exact = Panel(5).fit(X, groups=groups)
     monkeypatch.setattr(folds, "EXACT_SIDE", 10)
@@ -789,7 +840,7 @@ def test_conformal_intervals_cover_each_variable():
 
 def test_calibration_needs_enough_rows(X):
     found = Panel(4).fit(X[:60])
-    with pytest.raises(InputError, match="needs 19 rows .* X has 10"):
+    with pytest.raises(InputError, match=r"needs 19 rows .* X has 10"):
         found.calibrate(X[60:70])
     found.calibrate(X[60:79])
     # With the smallest number of rows, the largest error is the width.
@@ -797,6 +848,22 @@ def test_calibration_needs_enough_rows(X):
     _, lower, upper = found.predict_unmeasured(X[60:79], return_interval=True)
     ratio = error / (0.5 * (upper - lower))
     np.testing.assert_allclose(ratio.max(axis=0), 1.0)
+
+
+def test_coverage_of_held_out_values():
+    """Per variable, group and fifth of the rows; the worst rows are covered as promised."""
+    rng = np.random.default_rng(0)
+    X = correlated(n=600, p=30, r=3) * np.exp(0.4 * rng.standard_normal((600, 1)))
+    found = Panel(8).fit(X, groups=np.arange(600) % 6)
+    coverage = found.heldout_coverage_[~found.support_]
+    assert 0.93 < coverage.mean() < 0.98
+    assert np.all(found.heldout_coverage_[found.support_] == 1.0)
+    by_error = found.heldout_coverage_by_error_
+    assert np.all(np.diff(by_error) <= 1e-12)
+    assert by_error[-1] >= 0.9 - 1e-9
+    assert by_error.mean() == pytest.approx(coverage.mean(), abs=1e-6)
+    by_group = found.heldout_coverage_by_group_
+    assert np.mean(list(by_group.values())) == pytest.approx(coverage.mean(), abs=1e-6)
 
 
 def test_limits_of_r2_per_variable(model):

@@ -12,12 +12,14 @@ from ..description import COUNTS, VARIABLES, Method, ModelPath, Option, explain_
 from ..schema import (
     PROJECTION,
     DictOf,
+    OneOf,
     Schema,
     State,
     check_components,
     integers,
     nonnegative,
     numbers,
+    strings,
 )
 from .estimator import Panel
 
@@ -88,6 +90,12 @@ METHOD = Method(
             "unmeasured_std_": nonnegative("p"),
             "interval_width_": nonnegative("p"),
             "interval_exponent_": nonnegative(),
+            "heldout_coverage_": nonnegative("p"),
+            "heldout_coverage_by_error_": nonnegative("5"),
+            "heldout_coverage_by_group_": DictOf(nonnegative()),
+            "held_out_": OneOf(("rows", "groups")),
+            "marker_of_": strings("p"),
+            "column_mean_": numbers("p", finite=True),
             "r2_per_variable_": numbers("p", "3", finite=True),
             "panel_covariance_": numbers("s", "s", finite=True),
             "depth_": nonnegative(),

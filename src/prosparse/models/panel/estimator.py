@@ -11,9 +11,17 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from ...data import Array, Columns, Operator, container_of, standardise, take_columns
+from ...data import (
+    Array,
+    Columns,
+    Operator,
+    container_of,
+    stack_rows,
+    standardise,
+    take_columns,
+)
 from ...data.arrays import TableLike, as_like, from_numpy, is_floating, to_numpy
-from ...data.column_groups import ColumnGroup, column_positions
+from ...data.column_groups import ColumnGroup
 from ...data.containers import Table
 from ...data.counts import hellinger, row_totals
 from ...data.frames import data_frame
@@ -30,12 +38,14 @@ from ...errors import (
 )
 from .._base import SparseProjection, check_varying, seed_of
 from .conformal import conformal_quantile, fit_exponent, min_calibration_rows, row_factor
-from .folds import dense_columns, project_columns
-from .greedy import Criterion
+from .folds import can_hold_out_groups, dense_columns, project_columns
+from .greedy import Constraints, Criterion
 from .heldout_r2 import NORMAL_QUANTILE
-from .missing_values import complete_rows
+from .markers import marker_scores, select_markers
+from .missing_values import complete_rows, observed_means
 from .model import Options, Solution, solve
 from .new_rows import NewRows
+from .parameters import ColumnLimits, ColumnNames, build_constraints, check_limits
 
 MIN_ROWS = 6  # minimum number of rows for cross-validation
 # Deviations from group means below this multiple of the machine precision are rounding errors.
@@ -79,6 +89,17 @@ class Panel(SparseProjection):
         Groups of variables that are selected together, each given as names, a slice or positions.
         Bundles are not split, so a panel may have fewer variables than ``n_features_to_select``.
         ``include`` and ``exclude`` apply to the whole bundle of a variable.
+    conflicts : list of column groups or None, default=None
+        Groups of variables of which at most one is selected, for example genes whose probes
+        overlap.
+    mean_range : tuple (low, high) or None, default=None
+        Limits of the means of selected variables in their original units, for example of the
+        expression of genes; None in the tuple sets no limit. ``include`` has priority.
+    max_total : float or None, default=None
+        Maximum sum of the means of the selected variables, the total signal of the panel.
+    markers_per_label : int, default=0
+        Number of markers of each label that the panel contains at least, for example of each cell
+        type. Markers have their largest mean in the label. Requires ``labels`` in ``fit``.
     counts : bool, default=False
         Whether ``X`` contains counts (molecules of genes, words, species). Counts are replaced by
         the square roots of the proportions of their row, which stabilises the variance, and are not
@@ -128,8 +149,10 @@ class Panel(SparseProjection):
         Proportion of the variance of each variable that the panel predicts in held-out rows; 1 for
         variables of the panel.
     heldout_r2_by_group_ : dict
-        Proportion of variance that the panel explains in the held-out rows of each group; empty
-        without groups.
+        Proportion of variance explained in the held-out rows of each group by panels of
+        ``n_selected_`` variables that were selected without these rows; empty without groups.
+    held_out_ : str
+        "groups" if cross-validation holds out whole groups, otherwise "rows".
     communality_ : ndarray of shape (n_features_in_,)
         Proportion of the variance of each variable that all others predict in held-out rows.
     proxy_ : int ndarray of shape (n_features_in_,)
@@ -149,6 +172,13 @@ class Panel(SparseProjection):
         Standard deviations of the prediction errors in held-out rows, see ``predict_unmeasured``.
     interval_width_ : ndarray of shape (n_features_in_,)
         Half widths of the prediction intervals in an average row; zero for variables of the panel.
+    heldout_coverage_ : ndarray of shape (n_features_in_,)
+        Proportion of the held-out values of each variable that lie in its interval, calibrated
+        without their fold; 1 for variables of the panel.
+    heldout_coverage_by_error_ : ndarray of shape (5,)
+        The same in fifths of the rows, in the order of their prediction errors.
+    heldout_coverage_by_group_ : dict
+        The same in the rows of each group; empty without groups.
     interval_exponent_ : float
         Exponent, between 0 and 1, by which the intervals widen with the distance of the panel of a
         row from the mean.
@@ -157,6 +187,10 @@ class Panel(SparseProjection):
     panel_covariance_ : ndarray of shape (n_selected_, n_selected_)
         Covariance of the scaled variables of the panel, in the order of the columns of ``X``, from
         which missing values are predicted.
+    marker_of_ : ndarray of str, shape (n_features_in_,)
+        Label of which a selected variable is a marker; otherwise empty.
+    column_mean_ : ndarray of shape (n_features_in_,)
+        Means of the columns in the units of ``X``.
     relevance_ : ndarray of shape (n_features_in_,)
         Communality relative to the largest one; positive for variables of the panel.
     ranking_ : int ndarray of shape (n_features_in_,)
@@ -214,6 +248,12 @@ class Panel(SparseProjection):
     unmeasured_std_: Array
     interval_width_: Array
     interval_exponent_: float
+    heldout_coverage_: Array
+    heldout_coverage_by_error_: Array
+    heldout_coverage_by_group_: dict[str, float]
+    held_out_: str
+    marker_of_: np.ndarray
+    column_mean_: Array
     r2_per_variable_: Array
     panel_covariance_: Array
     depth_: float
@@ -228,6 +268,10 @@ class Panel(SparseProjection):
         exclude: ColumnGroup = (),
         costs: ArrayLike | None = None,
         bundles: Sequence[ColumnGroup] | None = None,
+        conflicts: Sequence[ColumnGroup] | None = None,
+        mean_range: tuple[float | None, float | None] | None = None,
+        max_total: float | None = None,
+        markers_per_label: int = 0,
         counts: bool = False,
         coverage: float = 0.95,
         random_state: int | np.random.RandomState | None = 0,
@@ -239,23 +283,40 @@ class Panel(SparseProjection):
         self.exclude = exclude
         self.costs = costs
         self.bundles = bundles
+        self.conflicts = conflicts
+        self.mean_range = mean_range
+        self.max_total = max_total
+        self.markers_per_label = markers_per_label
         self.counts = counts
         self.coverage = coverage
         self.random_state = random_state
 
-    def fit(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Table,
+        y: object = None,
+        *,
+        groups: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+    ) -> Self:
         """Select a panel from the columns of ``X``.
 
         Parameters
         ----------
-        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-            Data matrix. Dense data may contain missing values (NaN), which are replaced by draws
-            from their distribution given the observed values of the row.
+        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features), or a list
+            Data matrix, or a list with one data matrix per study. Data frames are reduced to the
+            columns that all studies have. Dense data may contain missing values (NaN), which are
+            replaced by draws from their distribution given the observed values of the row.
         y : None
             Ignored; present for compatibility with scikit-learn.
         groups : array-like of shape (n_samples,) or None, default=None
             Group labels of the rows (donors, batches, studies). Columns are centred within groups,
-            which removes differences between groups.
+            which removes differences between groups. Cross-validation holds out whole groups, so
+            that held-out R2 refers to new groups, around their own means. If a group has more than
+            two thirds of the rows, rows are held out instead.
+        labels : array-like of shape (n_samples,) or None, default=None
+            Labels of the rows, such as cell types, of which ``markers_per_label`` markers are
+            selected.
 
         Returns
         -------
@@ -263,6 +324,12 @@ class Panel(SparseProjection):
             The fitted estimator.
         """
         with self._fitting():
+            if is_list_of_tables(X):
+                if groups is not None:
+                    raise ParameterError(
+                        "`groups` must be None if X is a list of tables, which are the groups."
+                    )
+                X, groups = stack_rows(list(X))
             table = self._validate(X, reset=True)
             if table.shape[0] < MIN_ROWS:
                 raise InputError(
@@ -270,7 +337,9 @@ class Panel(SparseProjection):
                     f"least {MIN_ROWS} are required."
                 )
             rows = row_groups(groups, table.shape[0])
-            table = self._complete(table)
+            label_rows = self._label_rows(labels, table.shape[0])
+            table = self._complete(table, rows)
+            raw_means = column_means(table)
             self.depth_ = 0.0
             if self.counts:
                 self.depth_ = float(np.median(row_totals(table)))
@@ -279,18 +348,32 @@ class Panel(SparseProjection):
             check_varying(op, columns)
             if rows is not None:
                 op, columns = _centre_within_groups(op, columns, rows)
-            options = self._options(columns)
+            constraints = self._constraints(columns, raw_means)
+            if label_rows is not None:
+                constraints = self._add_markers(op, columns, label_rows, constraints)
+            else:
+                self.marker_of_ = np.full(table.shape[1], "")
             if self.counts:
                 scale = np.sqrt(to_numpy(op.column_squares()).astype(float))
             else:
                 scale = to_numpy(columns.scale)[columns.varying_index].astype(float)
+            options = Options(
+                constraints,
+                self.n_features_to_select is not None,
+                float(self.target_recovery),
+                self.criterion,
+                is_scaled=not self.counts,
+                coverage=float(self.coverage),
+                seed=seed_of(self.random_state),
+            )
             solution = solve(op, scale, None if rows is None else rows.codes, options)
             self._set_attributes(solution, columns, rows)
+            self.column_mean_ = columns.numbers(raw_means)
         return self
 
     # --- from parameters to the problem
 
-    def _complete(self, X: TableLike) -> TableLike:
+    def _complete(self, X: TableLike, rows: RowGroups | None) -> TableLike:
         """Replace missing values by draws, if there are any."""
         container = container_of(X)
         if self.counts or container.is_sparse or not container.in_memory:
@@ -304,7 +387,8 @@ class Panel(SparseProjection):
             raise InputError(
                 f"X has no observed value in column {self._name(empty[0])}. Drop this column."
             )
-        completed = complete_rows(values, seed_of(self.random_state))
+        means = observed_means(values, rows)
+        completed = complete_rows(values - means, seed_of(self.random_state)) + means
         return from_numpy(completed, X, X.dtype)
 
     def _check_parameters(self) -> None:
@@ -318,111 +402,70 @@ class Panel(SparseProjection):
             raise ParameterError(f"`coverage` must be in (0, 1), got {self.coverage!r}.")
         check_choice("criterion", self.criterion, get_args(Criterion))
         check_bool("counts", self.counts)
+        check_limits(self.mean_range, self.max_total)
+        check_integer("markers_per_label", self.markers_per_label, 0)
 
-    def _options(self, columns: Columns) -> Options:
-        """Translate the parameters to indices of the varying columns."""
-        varying, width = to_numpy(columns.varying), columns.mean.shape[0]
-        kept = columns.varying_index
-        index = np.full(width, -1)
-        index[kept] = np.arange(kept.size)
-        bundles = self._bundles(width)
-        include, exclude = (
-            _add_bundles(self._columns(name), bundles) for name in ("include", "exclude")
-        )
-        both = np.intersect1d(include, exclude)
-        if both.size:
+    def _label_rows(self, labels: ArrayLike | None, n: int) -> RowGroups | None:
+        """Group the rows by their labels, if markers are selected."""
+        if self.markers_per_label == 0:
+            return None
+        if labels is None:
             raise ParameterError(
-                f"`include` and `exclude` both contain column {self._name(both[0])}, directly or "
-                "in a bundle. Remove it from one of them."
+                f"`labels` is required if `markers_per_label`={self.markers_per_label}. Pass one "
+                "label for each row to `fit`."
             )
-        constant = include[~varying[include]]
-        if constant.size:
-            raise ParameterError(
-                f"`include` contains column {self._name(constant[0])}, which is constant in X and "
-                "predicts no other column. Remove it from `include`."
-            )
-        allowed = np.ones(width, dtype=bool)
-        allowed[exclude] = False
-        if not np.any(allowed & varying):
-            others = ", and the others are constant" if exclude.size < width else ""
-            raise ParameterError(
-                f"`exclude` leaves no column to select: it contains {exclude.size} of the {width} "
-                f"columns of X, including those of their bundles{others}. Exclude fewer columns."
-            )
-        bundles = [bundle[varying[bundle]] for bundle in bundles]
-        bundles = [bundle for bundle in bundles if bundle.size > 1]
-        n_features = None
-        if self.n_features_to_select is not None:
-            n_features = int(self.n_features_to_select)
-            _check_size(n_features, include, allowed & varying, bundles)
-        return Options(
-            n_features=n_features,
-            target_recovery=float(self.target_recovery),
-            criterion=self.criterion,
-            include=index[include],
-            allowed=allowed[kept],
-            costs=self._costs(width)[kept],
-            bundles=[index[bundle] for bundle in bundles],
-            is_scaled=not self.counts,
-            coverage=float(self.coverage),
-            seed=seed_of(self.random_state),
-        )
+        found = row_groups(labels, n, "labels")
+        if found is None or found.sizes.size < 2:
+            raise ParameterError("`labels` must have at least two different labels.")
+        return found
 
-    def _columns(self, parameter: str) -> np.ndarray:
-        """Return the positions of the columns in ``include`` or ``exclude``."""
-        given = getattr(self, parameter)
-        is_empty = given is None or (isinstance(given, list | tuple) and not given)
-        if isinstance(given, np.ndarray):
-            is_empty = given.size == 0 or (given.dtype == bool and not given.any())
-        if is_empty:
-            return np.zeros(0, dtype=int)
-        return np.unique(
-            column_positions(given, f"`{parameter}`", self.n_features_in_, self._feature_names())
+    def _constraints(self, columns: Columns, means: np.ndarray) -> Constraints:
+        """Translate the parameters to constraints on the varying columns."""
+        size = self.n_features_to_select
+        given = ColumnLimits(
+            None if size is None else int(size),
+            self.include,
+            self.exclude,
+            self.costs,
+            self.bundles,
+            self.conflicts,
+            self.mean_range,
+            self.max_total,
         )
+        names = ColumnNames(self.n_features_in_, self._feature_names())
+        return build_constraints(given, names, to_numpy(columns.varying), means)
+
+    def _add_markers(
+        self, op: Operator, columns: Columns, labels: RowGroups, constraints: Constraints
+    ) -> Constraints:
+        """Include markers of each label."""
+        count = int(self.markers_per_label)
+        selected, label_of = select_markers(marker_scores(op, labels), count, constraints)
+        names = np.append(labels.labels.astype(str), "")
+        marker_of = np.full(self.n_features_in_, "", dtype=names.dtype)
+        marker_of[columns.varying_index] = names[label_of]
+        self.marker_of_ = marker_of
+        found = np.bincount(label_of[label_of >= 0], minlength=labels.sizes.size)
+        lacking = np.flatnonzero(found < count)
+        if lacking.size:
+            warn(
+                f"Panel: label {str(labels.labels[lacking[0]])!r} has {found[lacking[0]]} of "
+                f"{count} markers. No other allowed variable has its largest mean in this label.",
+                ShortPanelWarning,
+            )
+        if selected.size > constraints.n_features:
+            raise ParameterError(
+                f"`n_features_to_select` must be at least {selected.size}, the number of columns "
+                f"in `include` and of markers, got {constraints.n_features}."
+            )
+        return constraints._replace(include=selected)
 
     def _feature_names(self) -> list[str] | None:
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else np.asarray(names).tolist()
 
     def _name(self, column: int) -> str:
-        names = self._feature_names()
-        return str(int(column)) if names is None else repr(names[column])
-
-    def _costs(self, width: int) -> np.ndarray:
-        if self.costs is None:
-            return np.ones(width)
-        try:
-            costs = np.asarray(self.costs, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise ParameterError(f"`costs` must contain numbers, got {self.costs!r}.") from error
-        if costs.shape != (width,) or not np.all(np.isfinite(costs) & (costs > 0.0)):
-            raise ParameterError(
-                f"`costs` must contain a positive number for each of the {width} columns of X, got "
-                f"shape {costs.shape}" + (f" and minimum {costs.min():g}." if costs.size else ".")
-            )
-        return costs
-
-    def _bundles(self, width: int) -> list[np.ndarray]:
-        if self.bundles is None:
-            return []
-        if isinstance(self.bundles, str) or not isinstance(self.bundles, Sequence):
-            raise ParameterError(
-                "`bundles` must be a list of column groups (names, slices or positions), got "
-                f"{self.bundles!r}."
-            )
-        names = self._feature_names()
-        found = [
-            np.unique(column_positions(bundle, f"bundle {number} of `bundles`", width, names))
-            for number, bundle in enumerate(self.bundles)
-        ]
-        counts = np.bincount(np.concatenate([*found, np.zeros(0, dtype=int)]), minlength=width)
-        if np.any(counts > 1):
-            repeated = int(np.flatnonzero(counts > 1)[0])
-            raise ParameterError(
-                f"`bundles` contains column {self._name(repeated)} {counts[repeated]} times. Keep "
-                "it in one bundle."
-            )
-        return found
+        return ColumnNames(self.n_features_in_, self._feature_names()).label(column)
 
     # --- from the solution to attributes
 
@@ -470,11 +513,6 @@ class Panel(SparseProjection):
         self.loadings_ = columns.numbers(expand(solution.scores.loadings))
         self.explained_variance_ = columns.numbers(columns.variance(solution.scores.variances))
         self.explained_variance_ratio_ = columns.numbers(solution.scores.variances / total)
-        residual_std = columns.length(expand(evaluation.residual_std)) * to_numpy(columns.scale)
-        self.unmeasured_std_ = columns.numbers(residual_std)
-        half_width = columns.length(expand(solution.calibration.width)) * to_numpy(columns.scale)
-        self.interval_width_ = columns.numbers(half_width)
-        self.interval_exponent_ = solution.calibration.exponent
         r2_std = expand(solution.calibration.r2_std)
         r2 = expand(evaluation.r2)
         limits = [r2, r2 - NORMAL_QUANTILE * r2_std, r2 + NORMAL_QUANTILE * r2_std]
@@ -482,15 +520,42 @@ class Panel(SparseProjection):
         ascending = np.argsort(panel)
         covariance = solution.panel_covariance[np.ix_(ascending, ascending)]
         self.panel_covariance_ = columns.numbers(columns.variance(covariance))
-        self.heldout_r2_by_group_ = {}
-        if rows is not None:
-            residual, squares = (
-                np.bincount(rows.codes, weights=values) for values in evaluation.row_squares.T
-            )
-            r2 = 1.0 - residual / np.maximum(squares, np.finfo(float).tiny)
-            self.heldout_r2_by_group_ = {
-                str(label): float(value) for label, value in zip(rows.labels, r2, strict=True)
-            }
+        self._set_intervals(solution, columns)
+        self._set_group_results(solution, rows)
+
+    def _set_intervals(self, solution: Solution, columns: Columns) -> None:
+        """Set the widths of prediction intervals and their coverage."""
+        kept, calibration = columns.varying_index, solution.calibration
+        unit = columns.length(to_numpy(columns.scale))
+        std, width, coverage = np.zeros((3, unit.size))
+        std[kept], width[kept] = solution.evaluation.residual_std, calibration.width
+        coverage[:], coverage[kept] = 1.0, calibration.coverage
+        self.unmeasured_std_ = columns.numbers(std * unit)
+        self.interval_width_ = columns.numbers(width * unit)
+        self.interval_exponent_ = calibration.exponent
+        self.heldout_coverage_ = columns.numbers(coverage)
+        self.heldout_coverage_by_error_ = columns.values(calibration.coverage_by_fifth)
+
+    def _set_group_results(self, solution: Solution, rows: RowGroups | None) -> None:
+        """Set the results of each group."""
+        self.heldout_r2_by_group_, self.heldout_coverage_by_group_ = {}, {}
+        self.held_out_ = "rows"
+        if rows is None or solution.row_squares is None:
+            return
+        if can_hold_out_groups(rows.codes):
+            self.held_out_ = "groups"
+        n_groups, calibration = rows.sizes.size, solution.calibration
+        residual, squares = (
+            np.bincount(rows.codes, weights=values) for values in solution.row_squares.T
+        )
+        r2 = 1.0 - residual / np.maximum(squares, np.finfo(float).tiny)
+        codes = rows.codes[calibration.rows]
+        covered = np.bincount(codes, weights=calibration.row_coverage, minlength=n_groups)
+        n_rows = np.bincount(codes, minlength=n_groups)
+        for label, value, total, count in zip(rows.labels, r2, covered, n_rows, strict=True):
+            self.heldout_r2_by_group_[str(label)] = float(value)
+            if count:
+                self.heldout_coverage_by_group_[str(label)] = float(total / count)
 
     def _warn(self) -> None:
         relative_r2, error = (
@@ -534,6 +599,37 @@ class Panel(SparseProjection):
         values |= {"criterion": to_numpy(self.criterion_path_), "bound": to_numpy(self.bound_path_)}
         sizes = np.arange(1, values["heldout_r2"].size + 1)
         return data_frame(values, sizes.tolist(), "n_selected")
+
+    def panel_to_frame(self) -> Any:
+        """Return the variables of the panel as a pandas DataFrame, for example to order probes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per variable in the order of selection, indexed by column name, with the columns
+            ``rank``, ``reason`` ("included", "marker of" a label, or "selected"), ``mean`` in the
+            units of ``X``, ``communality``, ``n_proxied``, the number of other variables for which
+            it is the proxy, and ``proxied``, their names by decreasing ``heldout_r2_``.
+        """
+        check_is_fitted(self)
+        order = to_numpy(self.order_)
+        names = ColumnNames(self.n_features_in_, self._feature_names())
+        included = names.positions(self.include, "include")
+        proxied = list(self.proxied_variables().values())
+        reasons = [
+            f"marker of {label}" if label else "included" if k in included else "selected"
+            for k, label in zip(order.tolist(), self.marker_of_[order].tolist(), strict=True)
+        ]
+        values = {
+            "rank": np.arange(1, order.size + 1),
+            "reason": np.array(reasons, dtype=object),
+            "mean": to_numpy(self.column_mean_)[order],
+            "communality": to_numpy(self.communality_)[order],
+            "n_proxied": np.array([len(others) for others in proxied]),
+            "proxied": np.array([", ".join(others) for others in proxied], dtype=object),
+        }
+        labels = names.names or [f"x{k}" for k in range(self.n_features_in_)]
+        return data_frame(values, [labels[k] for k in order.tolist()], "variable")
 
     def proxied_variables(self, names: ArrayLike | None = None) -> dict[str, list[str]]:
         """Return the variables for which each selected variable is the proxy.
@@ -613,7 +709,7 @@ class Panel(SparseProjection):
         weights = to_numpy(self.components_)[:, selected].astype(float)
         return from_numpy(rows.panel.values @ weights.T, *rows.target)
 
-    def score(self, X: TableLike, y: object = None) -> float:
+    def score(self, X: TableLike, y: object = None, *, groups: ArrayLike | None = None) -> float:
         """Compute the proportion of the variance of ``X`` that the panel explains.
 
         Parameters
@@ -623,14 +719,18 @@ class Panel(SparseProjection):
             rows of ``fit`` give an optimistic score.
         y : None
             Ignored; present for compatibility with scikit-learn.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Group labels of the rows. Columns are centred within groups, as in ``fit``, so that the
+            score of a new study does not depend on its means.
 
         Returns
         -------
         float
             1 minus the squared error of predicting the variables outside the panel, relative to the
-            sum of squares of all variables around the means of ``fit``. Except for counts,
-            variables are divided by their standard deviations in ``fit``. A variable whose standard
-            deviation in ``X`` is more than twice as large counts as if it were twice as large.
+            sum of squares of all variables around the means of ``fit``, or of their group. Except
+            for counts, variables are divided by their standard deviations in ``fit``. A variable
+            whose standard deviation in ``X`` is more than twice as large counts as if it were twice
+            as large.
             Entries that are missing contribute the squares that are expected by the model.
         """
         check_is_fitted(self)
@@ -639,8 +739,11 @@ class Panel(SparseProjection):
         inside = np.flatnonzero(to_numpy(self.support_)[kept])
         loadings = to_numpy(self.loadings_)[:, kept].astype(float)
         weights = to_numpy(self.components_)[:, kept[inside]].astype(float)
+        groups_of_rows = row_groups(groups, rows.n_rows)
         if rows.is_full and not rows.has_missing:
             op = self._operator_of(rows.table, kept)
+            if groups_of_rows is not None:
+                op = groups_of_rows.centre_operator(op)
             scores = dense_columns(op, inside) @ weights.T
             squares = to_numpy(op.column_squares()).astype(float)
             residual = squares - 2.0 * np.sum(project_columns(op, scores) * loadings.T, axis=1)
@@ -655,6 +758,9 @@ class Panel(SparseProjection):
             std, scale = (to_numpy(v)[kept] for v in (self.unmeasured_std_, self.scale_))
             variance = added + (std / scale) ** 2
             entries = rows.standardised_columns(kept)
+            if groups_of_rows is not None:
+                predicted = groups_of_rows.centre(predicted)
+                entries = entries - observed_means(entries, groups_of_rows)
             is_missing = np.isnan(entries)
             errors = np.where(is_missing, variance, (entries - predicted) ** 2)
             errors[:, inside] = np.where(is_missing[:, inside], errors[:, inside], 0.0)
@@ -868,29 +974,15 @@ class Panel(SparseProjection):
         return tags
 
 
-def _check_size(
-    n_features: int, include: np.ndarray, available: np.ndarray, bundles: list[np.ndarray]
-) -> None:
-    """Raise an error if no panel can have ``n_features`` variables."""
-    n_available = int(available.sum())
-    if n_features > n_available:
-        raise ParameterError(
-            f"`n_features_to_select` must be at most {n_available}, the number of varying columns "
-            f"that are not excluded, got {n_features}."
-        )
-    if include.size > n_features:
-        raise ParameterError(
-            f"`n_features_to_select` must be at least {include.size}, the number of columns in "
-            f"`include` and their bundles, got {n_features}."
-        )
-    is_single = available.copy()
-    is_single[np.concatenate([*bundles, np.zeros(0, dtype=int)])] = False
-    sizes = [bundle.size for bundle in bundles if available[bundle].all()]
-    if not is_single.any() and min(sizes) > n_features:
-        raise ParameterError(
-            f"`n_features_to_select` must be at least {min(sizes)}, the size of the smallest "
-            f"bundle, because all columns are in bundles, got {n_features}."
-        )
+def is_list_of_tables(X: TableLike) -> bool:
+    """Return whether ``X`` is a list of data matrices rather than of rows."""
+    is_list = isinstance(X, list | tuple) and len(X) > 0
+    return is_list and all(len(getattr(table, "shape", ())) == 2 for table in X)
+
+
+def column_means(X: TableLike) -> np.ndarray:
+    """Compute the means of the columns in their original units."""
+    return container_of(X).raw_rows(X).extent().sums / X.shape[0]
 
 
 def _centre_within_groups(
@@ -920,9 +1012,3 @@ def _centre_within_groups(
     varying[columns.varying_index[is_varying]] = True
     subset = within.take_columns(from_numpy(np.flatnonzero(is_varying), within.column_squares()))
     return subset, columns._replace(varying=columns.values(varying))
-
-
-def _add_bundles(columns: np.ndarray, bundles: list[np.ndarray]) -> np.ndarray:
-    """Add all columns that share a bundle with one of the columns."""
-    touched = [bundle for bundle in bundles if np.isin(bundle, columns).any()]
-    return np.unique(np.concatenate([columns, *touched]))

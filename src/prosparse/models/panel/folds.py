@@ -23,6 +23,7 @@ MAX_COMPONENTS_WIDE = 64
 _TOLERANCE = 1e-2
 _RANK_TOLERANCE = 1e-11  # relative size of the eigenvalues that are rounding errors
 MAX_HELD_OUT = 2_000  # maximum number of held-out rows per fold
+MAX_GROUP = 2 / 3  # maximum proportion of the rows in a group that is held out
 
 
 class Split(NamedTuple):
@@ -45,7 +46,7 @@ class Fold(NamedTuple):
 
 
 def split_rows(rows: np.ndarray, n_folds: int, codes: np.ndarray | None, seed: int) -> list[Split]:
-    """Split rows into folds at random, stratified by group.
+    """Split rows into folds at random; folds hold out whole groups if possible.
 
     Parameters
     ----------
@@ -61,19 +62,43 @@ def split_rows(rows: np.ndarray, n_folds: int, codes: np.ndarray | None, seed: i
     Returns
     -------
     list of Split
-        Each fold holds out at most `MAX_HELD_OUT` of its rows.
+        Each fold holds out at most `MAX_HELD_OUT` of its rows. If a group has too many of the rows
+        (`can_hold_out_groups`), the folds are stratified by group.
     """
     order = np.random.default_rng(seed).permutation(np.flatnonzero(rows))
-    if codes is not None:
-        order = order[np.argsort(codes[order], kind="stable")]
     n_folds = min(n_folds, order.size)
+    if codes is not None and can_hold_out_groups(codes[order]):
+        fold_of = _assign_groups(codes[order], n_folds)
+    else:
+        if codes is not None:
+            order = order[np.argsort(codes[order], kind="stable")]
+        fold_of = np.arange(order.size) % max(n_folds, 1)
     splits = []
-    for k in range(n_folds):
-        fold = order[k::n_folds]
+    for k in np.unique(fold_of):
+        fold = order[fold_of == k]
         held_out = np.zeros(rows.size, dtype=bool)
         held_out[fold[:: -(-fold.size // MAX_HELD_OUT)]] = True
         splits.append(Split(rows & ~held_out, held_out))
     return splits
+
+
+def can_hold_out_groups(codes: np.ndarray) -> bool:
+    """Return whether all rows outside of any group suffice to fit a model."""
+    sizes = np.bincount(codes)
+    return bool(np.count_nonzero(sizes) > 1 and sizes.max() <= MAX_GROUP * codes.size)
+
+
+def _assign_groups(codes: np.ndarray, n_folds: int) -> np.ndarray:
+    """Assign whole groups to folds of similar size; return the fold of each row.
+
+    Large groups are assigned first, each to the smallest fold. Ties follow the order of the rows.
+    """
+    labels, first, sizes = np.unique(codes, return_index=True, return_counts=True)
+    fold_sizes, fold_of = np.zeros(min(n_folds, labels.size)), np.zeros(labels.size, dtype=int)
+    for group in np.lexsort((first, -sizes)):
+        fold_of[group] = np.argmin(fold_sizes)
+        fold_sizes[fold_of[group]] += sizes[group]
+    return np.asarray(fold_of[np.searchsorted(labels, codes)])
 
 
 # --- components

@@ -30,6 +30,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from .factors import FactorModel
 
@@ -41,6 +42,7 @@ MAX_SWEEPS = 3
 _MAX_MULTIPLICATIONS = 5e8
 POOL_SIZE = 4_000  # maximum number of variables that are updated
 POOL_LIFETIME = 100  # steps after which all variables are updated
+_ROUNDING = 1e-9  # rounding error of a sum of signals
 MIN_RELATIVE_GAIN = 1e-6  # of a variable over the one that it replaces
 
 
@@ -61,11 +63,34 @@ class Constraints(NamedTuple):
     costs: np.ndarray  # (p,)
     bundles: list[np.ndarray]  # of at least two variables that are selected together
     weights: np.ndarray | None = None  # (p,) variance weights; None: all equal
+    conflicts: sparse.csr_array | None = None  # (p, p) bool, pairs that are not selected together
+    signal: np.ndarray | None = None  # (p,) whose sum over the panel is limited
+    max_signal: float = np.inf
 
     @property
     def divisors(self) -> np.ndarray:
         """Divisors of the gains in comparisons, (p,)."""
         return self.costs if self.weights is None else self.costs / self.weights
+
+    @property
+    def limits_combinations(self) -> bool:
+        """Whether some allowed variables cannot be selected together."""
+        return self.conflicts is not None or self.signal is not None
+
+    def find_addable(self, selected: np.ndarray) -> np.ndarray:
+        """Return which variables can be added to the selected ones, (p,) bool."""
+        addable = self.allowed.copy()
+        if self.conflicts is not None and selected.size:
+            addable &= ~np.asarray(self.conflicts[selected].sum(axis=0), dtype=bool).ravel()
+        if self.signal is not None:
+            addable &= self.signal <= self.max_signal - self.signal[selected].sum() + _ROUNDING
+        return addable
+
+    def is_feasible(self, variables: np.ndarray) -> bool:
+        """Return whether variables can be selected together."""
+        if self.conflicts is not None and self.conflicts[variables][:, variables].nnz:
+            return False
+        return self.signal is None or self.signal[variables].sum() <= self.max_signal + _ROUNDING
 
 
 class Selection(NamedTuple):
@@ -147,8 +172,8 @@ def select_greedily(
     Returns
     -------
     Selection
-        With ``constraints.n_features`` variables; fewer if fewer are allowed, or if the remaining
-        bundles are too large.
+        With ``constraints.n_features`` variables; fewer if fewer are allowed, or if the others
+        do not fit.
     """
     A = model.W.T @ model.W
     order: list[int] = []
@@ -171,12 +196,17 @@ def select_greedily(
             included_first if included_first.any() else is_candidate, constraints, bundle_of
         )
         is_candidate[best] = False
-        if len(order) + best.size > constraints.n_features:
-            continue  # the bundle is too large
+        is_too_large = len(order) + best.size > constraints.n_features
+        if is_too_large or not constraints.is_feasible(np.array([*order, *best.tolist()])):
+            continue  # the bundle does not fit
         for k in best.tolist():
             gains.append(pool.select(k))
             order.append(k)
             is_available[k] = False
+        if constraints.limits_combinations:
+            addable = constraints.find_addable(np.array(order))
+            addable[constraints.include] = True  # they are compatible, and come first
+            is_candidate &= addable
     variables = np.array(order, dtype=int)
     return Selection(variables, np.array(gains), bounds.path(variables.size))
 
@@ -304,13 +334,17 @@ def swap_variables(
     state = State(S, full_state.t[pool], full_state.N[pool])
     is_selected, is_allowed = is_selected[pool], constraints.allowed[pool]
     is_free, divisors = ~np.isin(pool, constraints.include), constraints.divisors[pool]
+    addable = is_allowed
     has_changed = False
     for _ in range(min(MAX_SWEEPS, int(_MAX_MULTIPLICATIONS // (2 * count * part.W.size)))):
         has_swapped = False
         for k in np.flatnonzero(is_selected & is_free).tolist():
             without = remove_variable(part, A, state, k)
             gains = compute_gains(part, without, criterion)
-            is_better = is_allowed & ~is_selected & (gains > gains[k] * (1.0 + MIN_RELATIVE_GAIN))
+            if constraints.limits_combinations:
+                others = np.flatnonzero(is_selected & (np.arange(pool.size) != k))
+                addable = constraints.find_addable(pool[others])[pool]
+            is_better = addable & ~is_selected & (gains > gains[k] * (1.0 + MIN_RELATIVE_GAIN))
             values = gains / divisors
             best = int(np.argmax(np.where(is_better, values, -np.inf)))
             if is_better[best] and values[best] > values[k]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import standardise
+from ...data.row_groups import RowGroups
 from .factors import FactorModel, mix_covariances, rescale_loadings
 
 N_DRAWS = 8  # number of times that the missing values are drawn
@@ -59,6 +60,22 @@ def complete_rows(X: np.ndarray, seed: int) -> np.ndarray:
     constant = np.setdiff1d(np.arange(X.shape[1]), varying)
     completed[:, constant] = mean[constant]
     return completed
+
+
+def observed_means(X: np.ndarray, groups: RowGroups | None) -> np.ndarray:
+    """Return the means of the observed values, within groups, of each entry.
+
+    Columns without an observed value in a group have the mean of all rows.
+    """
+    observed = ~np.isnan(X)
+    overall = np.where(observed, X, 0.0).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
+    if groups is None:
+        return np.broadcast_to(overall, X.shape)
+    sums, counts = np.zeros((2, groups.sizes.size, X.shape[1]))
+    np.add.at(sums, groups.codes, np.where(observed, X, 0.0))
+    np.add.at(counts, groups.codes, observed)
+    means = np.where(counts > 0, sums / np.maximum(counts, 1), overall)
+    return np.asarray(means[groups.codes])
 
 
 def leading_factors(model: FactorModel) -> FactorModel:

@@ -37,6 +37,7 @@ from .factors import (
 from .folds import (
     Fold,
     Split,
+    can_hold_out_groups,
     decompose_folds,
     decompose_from_outer,
     dense_columns,
@@ -60,6 +61,7 @@ from .heldout_r2 import (
     PanelEvaluation,
     evaluate_panel,
     evaluate_path,
+    evaluate_rows,
     evaluated_sizes,
     posterior_weights,
 )
@@ -87,13 +89,10 @@ _ROUNDING = 1e-12  # proportion of the sum of squares of all held-out rows
 class Options(NamedTuple):
     """Parameters of `Panel`, for the columns of the operator."""
 
-    n_features: int | None  # None: determined by `target_recovery`
+    constraints: Constraints
+    has_given_size: bool  # otherwise, `target_recovery` determines the size
     target_recovery: float
     criterion: Criterion
-    include: np.ndarray  # (k,) indices
-    allowed: np.ndarray  # (p,) bool
-    costs: np.ndarray  # (p,)
-    bundles: list[np.ndarray]
     is_scaled: bool  # whether the columns have unit variance
     coverage: float  # of prediction intervals
     seed: int
@@ -111,6 +110,7 @@ class CrossValidatedModel(NamedTuple):
     residuals: np.ndarray  # (n_folds, p) sums of squared residuals given all other columns
     shrink: Callable[[np.ndarray], np.ndarray]  # shrinks measured communalities, (p,)
     communality: np.ndarray  # (p,) in held-out rows
+    n_repeats: int  # of cross-validation
 
 
 class FoldModel(NamedTuple):
@@ -157,6 +157,9 @@ class Solution(NamedTuple):
     evaluation: PanelEvaluation
     calibration: Calibration
     proxies: np.ndarray  # (p,) proxy of each column in the panel, or -1
+    # (n, 2) residual and total sum of squares of each row by panels selected without it; None
+    # without groups
+    row_squares: np.ndarray | None
 
 
 def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Options) -> Solution:
@@ -178,17 +181,12 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
     """
     op = read_once(op)
     cross_validated = cross_validate(op, scale, codes, options.seed)
-    limit = int(options.allowed.sum()) + int(np.sum(~options.allowed[options.include]))
-    max_size = max([MAX_SIZE, options.include.size, *(bundle.size for bundle in options.bundles)])
-    constraints = Constraints(
-        min(max_size if options.n_features is None else options.n_features, limit),
-        options.include,
-        options.allowed,
-        options.costs,
-        options.bundles,
-        _variance_weights(scale, op, options),
-    )
-    task = SelectionTask(constraints, options.criterion, options.n_features is not None)
+    constraints = options.constraints._replace(weights=_variance_weights(scale, op, options))
+    if not options.has_given_size:
+        bundle_sizes = [bundle.size for bundle in constraints.bundles]
+        max_size = max([MAX_SIZE, constraints.include.size, *bundle_sizes])
+        constraints = constraints._replace(n_features=min(max_size, constraints.n_features))
+    task = SelectionTask(constraints, options.criterion, options.has_given_size)
     factor_models = run_parallel(
         op, fold_model_tasks(op, scale, codes, cross_validated, options.seed)
     )
@@ -204,12 +202,13 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
     task = task.with_weight(guide.weight)
     selection = select_greedily(model, task.constraints, task.criterion)
     panel = selection.order
+    n_repeats = cross_validated.n_repeats
     path = combine_folds(
-        guide.fold_paths, cross_validated.squares, constraints.n_features, count_repeats(op)
+        guide.fold_paths, cross_validated.squares, constraints.n_features, n_repeats
     )
     path = path.shorten(panel.size)
     size_range = (panel.size, panel.size)
-    if options.n_features is None:
+    if not options.has_given_size:
         sizes, target = admissible_sizes(panel, constraints), options.target_recovery
         size_range = (
             smallest_sufficient_size(path, target, sizes, PLAUSIBLE_ERRORS),
@@ -227,13 +226,14 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
         options.seed,
     )
     # Each row is held out once in the first repetition.
-    n_folds = len(guide.fold_models) // count_repeats(op)
+    n_folds = len(guide.fold_models) // n_repeats
     calibration = calibrate_on_folds(
         op,
         cross_validated.folds[:n_folds],
         [fold_model.model for fold_model in guide.fold_models[:n_folds]],
         panel,
         options.coverage,
+        options.seed,
     )
     return Solution(
         cross_validated=cross_validated,
@@ -248,6 +248,17 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
         evaluation=evaluation,
         calibration=calibration,
         proxies=assign_proxies(model, panel, evaluation.r2, guide.communality),
+        row_squares=None if codes is None else evaluate_fold_panels(op, guide, panel.size),
+    )
+
+
+def evaluate_fold_panels(op: Operator, guide: Guide, size: int) -> np.ndarray:
+    """Evaluate in each held-out row the panel that was selected without it, (n, 2)."""
+    return evaluate_rows(
+        op,
+        [fold_model.fold for fold_model in guide.fold_models],
+        [fold_model.model for fold_model in guide.fold_models],
+        [path.order[:size] for path in guide.fold_paths],
     )
 
 
@@ -300,6 +311,7 @@ class SelectionTask(NamedTuple):
         """Return whether the best variables are found by an exact search."""
         costs, bundles = self.constraints.costs, self.constraints.bundles
         is_simple = not bundles and bool(np.all(costs == costs[0]))
+        is_simple &= not self.constraints.limits_combinations
         return p <= MAX_COLUMNS and is_simple and self.criterion == "reconstruction"
 
 
@@ -340,7 +352,7 @@ def choose_guide(
         if scores[-1] < max(scores) and not is_small:
             break  # R2 has one maximum, and further weights take long
     best = guides[int(np.argmax(scores))]
-    n_folds = len(best.r2) // count_repeats(op)
+    n_folds = len(best.r2) // cross_validated.n_repeats
     is_equivalent = []
     for guide in guides:
         difference = best.r2 - guide.r2
@@ -403,19 +415,24 @@ def cross_validate(
     """Estimate factor models of all rows and of the folds."""
     all_rows = np.ones(op.shape[0], dtype=bool)
     n_folds = N_FOLDS_SMALL if op.shape[0] <= SMALL_SAMPLE else N_FOLDS
-    n_repeats = count_repeats(op) if n_repeats is None else n_repeats
+    if n_repeats is None:
+        n_repeats = count_repeats(op, codes, n_folds)
     splits = [split_rows(all_rows, n_folds, codes, seed + repeat) for repeat in range(n_repeats)]
     # Components of all rows are a start for those of the folds.
     whole, *folds = decompose_folds(op, [Split(all_rows, ~all_rows), *splits[0]])
     for others in splits[1:]:
         folds += decompose_folds(op, others)
-    return estimate_models(op, scale, whole, folds)
+    return estimate_models(op, scale, whole, folds)._replace(n_repeats=n_repeats)
 
 
-def count_repeats(op: Operator) -> int:
-    """Return how often cross-validation is repeated; small tables allow many repetitions."""
+def count_repeats(op: Operator, codes: np.ndarray | None, n_folds: int) -> int:
+    """Return how often cross-validation is repeated; small tables allow many repetitions.
+
+    Folds that hold out one group each are not random.
+    """
     n, p = op.shape
-    if has_few_rows(op):
+    is_fixed = codes is not None and can_hold_out_groups(codes) and codes.max() < n_folds
+    if has_few_rows(op) or is_fixed:
         return 1
     return int(np.clip(MAX_REPEATED_ENTRIES // (n * p), 1, N_REPEATS))
 
@@ -442,6 +459,7 @@ def estimate_models(
         residuals=residuals,
         shrink=shrink,
         communality=shrink(pooled_r2(residuals, squares)),
+        n_repeats=1,
     )
 
 
