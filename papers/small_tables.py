@@ -7,7 +7,7 @@ exchanged until no exchange explains more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from itertools import combinations
 
@@ -17,22 +17,23 @@ from sklearn.model_selection import KFold
 
 Array = np.ndarray
 
-MAX_ROWS = 1_000  # rows of large tables, at random
+MAX_ROWS = 2_000  # rows of large tables, at random
+MIN_ROWS, MIN_COLUMNS = 50, 4  # of the complete rows and varying numeric columns of a table
 MIN_VARIANCE = 1e-9  # proportion of the variance below which a column is determined by others
-# Tables of statsmodels with at least 30 complete rows and six varying numeric columns.
+# Tables of statsmodels that are large enough.
 STATSMODELS = (
     "anes96",
+    "ccard",
+    "danish_data",
     "elnino",
     "fair",
+    "grunfeld",
+    "interest_inflation",
     "macrodata",
     "modechoice",
     "randhie",
-    "scotland",
     "star98",
     "statecrime",
-    "copper",
-    "cpunish",
-    "longley",
 )
 
 
@@ -43,6 +44,7 @@ def standard_tables() -> dict[str, Array]:
         "wine": datasets.load_wine().data,
         "breast cancer": datasets.load_breast_cancer().data,
         "digits": datasets.load_digits().data,
+        "iris": datasets.load_iris().data,
     }
     return {name: complete(X) for name, X in tables.items()}
 
@@ -57,7 +59,8 @@ def statsmodels_tables() -> dict[str, Array]:
             continue
         frame = module.load_pandas().data.select_dtypes("number")
         X = complete(frame.to_numpy(dtype=float))
-        tables[name] = X
+        if X.shape[0] >= MIN_ROWS and X.shape[1] >= MIN_COLUMNS:
+            tables[name] = X
     return tables
 
 
@@ -98,9 +101,11 @@ def select_with_exchanges(C: Array, size: int) -> list[int]:
     return selected
 
 
-def select_best(C: Array, size: int, criterion: Callable[[list[int]], float]) -> float:
-    """Return the largest criterion over all sets of columns of this size."""
-    return max(criterion(list(columns)) for columns in combinations(range(C.shape[0]), size))
+def best_explained_variance(C: Array, size: int) -> float:
+    """Return the largest explained variance over all sets of columns of this size."""
+    return max(
+        explained_variance(C, list(columns)) for columns in combinations(range(len(C)), size)
+    )
 
 
 # --- evaluation in held-out rows

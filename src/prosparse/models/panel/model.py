@@ -396,11 +396,11 @@ def evaluate_guide(
 def _variance_weights(scale: np.ndarray, op: Operator, options: Options) -> np.ndarray | None:
     """Return variance weights if scaling removed the variances.
 
-    Not for information, whose bound holds for unweighted greedy selection, and not for few columns,
-    whose best set is found exactly.
+    Not for information, whose bound holds for unweighted greedy selection, and not for small
+    tables, in which the covariance is accurate.
     """
     is_information = options.criterion == "information"
-    if not options.is_scaled or is_information or op.shape[1] <= MAX_COLUMNS:
+    if not options.is_scaled or is_information or op.shape[1] <= SMALL_TABLE:
         return None
     return variance_weights(scale, op.shape[0])
 
