@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from .leading_components import FIT_TOLERANCE, StandardisedData
-from .leave_one_out import leave_one_out_r2
 
 
 def compute_communalities(data: StandardisedData, selected: np.ndarray, d: int) -> np.ndarray:
@@ -32,12 +31,5 @@ def compute_communalities(data: StandardisedData, selected: np.ndarray, d: int) 
     count = min(count, found.eigenvalues.size)
     squares = np.where(data.sums_of_squares > 0.0, data.sums_of_squares, 1.0)
     communalities = np.sum(found.projections[:, :count] ** 2, axis=1) / squares
-    r2 = leave_one_out_r2(
-        found.eigenvalues,
-        found.member_projections,
-        squares[members],
-        count,
-        found.eigenvalue_bound,
-    )
-    communalities[members] = np.sum(r2.lower, axis=1)
+    communalities[members] = np.sum(data.member_r2(found, count).lower, axis=1)
     return np.clip(communalities, 0.0, 1.0)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from ..selection.dimension import MAX_COUNTED, count_signals
 from .leading_components import FIT_TOLERANCE, TEST_TOLERANCE, StandardisedData
-from .leave_one_out import leave_one_out_r2
 from .leave_one_out_pvalues import max_tested_components
 
 _MAX_ITERATIONS = 10
@@ -61,16 +59,13 @@ def count_components(
         found = data.principal_components(members, requested, tolerance)
         n_known = found.eigenvalues.size
         limit = min(limit, n_known)
-        r2 = leave_one_out_r2(
-            found.eigenvalues, found.member_projections, squares, limit, found.eigenvalue_bound
-        ).lower
+        r2 = data.member_r2(found, limit).lower
         # Variables of unit variance in the basis U.
         columns = found.member_projections / np.sqrt(squares / dof)[:, None]
         uniqueness = (1.0 - np.sum(r2, axis=1)) * dof / (dof - limit)
         uniqueness = np.maximum(uniqueness, _MIN_UNIQUENESS)
-        leave_one_out_count = count_signals(
-            _whiten(columns, uniqueness).eigenvalues, dof + 1, n_members, 1.0
-        )
+        spectrum = _WhitenedSpectrum(columns, uniqueness)
+        leave_one_out_count = count_signals(spectrum.eigenvalues, dof + 1, n_members, 1.0)
         is_complete = found.eigenvalue_bound is None or n_known < requested
         if is_complete or leave_one_out_count < n_known or n_known >= max_count:
             break
@@ -81,15 +76,16 @@ def count_components(
         return min(leave_one_out_count, max_count)
     count = limit
     for _ in range(_MAX_ITERATIONS):
-        eigenvalues, V = _whiten(columns, uniqueness)
+        V = spectrum.loadings(count)
         # The sum of squares is dof even if not all components of a variable are known.
-        residual = dof / uniqueness - V[:, :count] ** 2 @ eigenvalues[:count]
+        residual = dof / uniqueness - V**2 @ spectrum.eigenvalues[:count]
         # d components of noise use d of the degrees of freedom, in each variable in proportion.
-        free = np.maximum(1.0 - np.sum(V[:, :count] ** 2, axis=1), _MIN_FREE_PROPORTION)
+        free = np.maximum(1.0 - np.sum(V**2, axis=1), _MIN_FREE_PROPORTION)
         uniqueness = uniqueness * np.maximum(residual, 0.0) / ((dof - count) * free)
         uniqueness = np.maximum(uniqueness, _MIN_UNIQUENESS)
         previous = count
-        count = count_signals(_whiten(columns, uniqueness).eigenvalues, dof + 1, n_members, 1.0)
+        spectrum = _WhitenedSpectrum(columns, uniqueness)
+        count = count_signals(spectrum.eigenvalues, dof + 1, n_members, 1.0)
         count = max(1, min(count, limit))
         if count >= previous:
             break
@@ -112,27 +108,30 @@ def _count_known_signals(data: StandardisedData, members: np.ndarray) -> int:
     limit = max_tested_components(data.dof)
     uniqueness = 1.0 - np.sum(z[:, :limit] ** 2, axis=1) / squares
     columns = z / np.sqrt(squares / data.dof)[:, None]
-    eigenvalues = _whiten(columns, np.maximum(uniqueness, _MIN_UNIQUENESS)).eigenvalues
+    spectrum = _WhitenedSpectrum(columns, np.maximum(uniqueness, _MIN_UNIQUENESS))
     n_known = last.eigenvalues.size
-    count = count_signals(eigenvalues, data.dof + 1, int(inside.sum()), 1.0)
+    count = count_signals(spectrum.eigenvalues, data.dof + 1, int(inside.sum()), 1.0)
     return n_known if count >= n_known else 0
 
 
-class _Spectrum(NamedTuple):
-    eigenvalues: np.ndarray  # (r,) in decreasing order
-    vectors: np.ndarray  # (n_columns, r)
+class _WhitenedSpectrum:
+    """Spectrum of the columns divided by the square roots of their uniquenesses."""
 
+    def __init__(self, columns: np.ndarray, uniqueness: np.ndarray):
+        self._columns = columns / np.sqrt(uniqueness)[:, None]
+        self._is_wide = self._columns.shape[0] <= self._columns.shape[1]
+        columns = self._columns if self._is_wide else self._columns.T
+        eigenvalues, vectors = np.linalg.eigh(columns @ columns.T)
+        self.eigenvalues = np.maximum(eigenvalues[::-1], 0.0)
+        self._vectors = vectors[:, ::-1]
 
-def _whiten(columns: np.ndarray, uniqueness: np.ndarray) -> _Spectrum:
-    """Decompose the columns divided by the square roots of their uniquenesses."""
-    whitened = columns / np.sqrt(uniqueness)[:, None]
-    if whitened.shape[0] <= whitened.shape[1]:
-        eigenvalues, vectors = np.linalg.eigh(whitened @ whitened.T)
-        return _Spectrum(np.maximum(eigenvalues[::-1], 0.0), vectors[:, ::-1])
-    eigenvalues, rotation = np.linalg.eigh(whitened.T @ whitened)
-    eigenvalues = np.maximum(eigenvalues[::-1], 0.0)
-    vectors = whitened @ rotation[:, ::-1] / np.sqrt(np.maximum(eigenvalues, 1e-300))
-    return _Spectrum(eigenvalues, vectors)
+    def loadings(self, count: int) -> np.ndarray:
+        """Compute the first principal axes, (n_columns, count)."""
+        vectors = self._vectors[:, :count]
+        if self._is_wide:
+            return vectors
+        lengths = np.sqrt(np.maximum(self.eigenvalues[:count], 1e-300))
+        return np.asarray(self._columns @ vectors / lengths)
 
 
 def ledermann_bound(p: int) -> int:

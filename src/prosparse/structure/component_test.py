@@ -18,7 +18,6 @@ import numpy as np
 
 from .false_discoveries import adjust_pvalues
 from .leading_components import FIT_TOLERANCE, StandardisedData
-from .leave_one_out import leave_one_out_r2
 from .null_distribution import Moments, beta_tail, gaussian_variance
 
 _MIN_SUPPORT = 2  # minimum number of variables that are associated with a component
@@ -37,9 +36,7 @@ def component_pvalues(
     count = min(count, found.eigenvalues.size)
     squares = np.where(data.sums_of_squares > 0.0, data.sums_of_squares, 1.0)
     c = found.projections[:, :count] ** 2 / squares[:, None]
-    c[members] = leave_one_out_r2(
-        found.eigenvalues, found.member_projections, squares[members], count, found.eigenvalue_bound
-    ).lower
+    c[members] = data.member_r2(found, count).lower
     unexplained = np.maximum(1.0 - np.sum(c, axis=1, keepdims=True), 0.0)
     partial = c / np.maximum(unexplained + c, 1e-300)
     dof = data.dof - count + 1

@@ -20,6 +20,7 @@ from ..data.arrays import Array, from_numpy, to_numpy
 from ..data.row_groups import RowGroups, single_group
 from ..numerics.spectrum import EXACT_SIDE, eigenpairs, leading_eigenvectors
 from ..parallel import in_parallel, slices_of
+from .leave_one_out import R2Bounds, leave_one_out_r2
 
 # If not all components are computed: the number of leading components, and the number of extra
 # eigenvalues that bound the remaining ones.
@@ -65,6 +66,7 @@ class StandardisedData:
         # Consecutive calls often use the same subset or a similar one.
         self.last_components: PrincipalComponents | None = None
         self._last_tolerance = TEST_TOLERANCE
+        self._last_r2: tuple[PrincipalComponents, R2Bounds] | None = None
         self._last_subset: tuple[np.ndarray, Operator] | None = None
         self._start_directions: np.ndarray | None = None  # (p, m) initial eigenvectors
         self._start_scores: np.ndarray | None = None  # (n, m) the same for X X', if n is small
@@ -105,6 +107,23 @@ class StandardisedData:
         self.last_components = self._decompose(members, count, tolerance)
         self._last_tolerance = tolerance
         return self.last_components
+
+    def member_r2(self, components: PrincipalComponents, count: int) -> R2Bounds:
+        """Compute c_1, ..., c_count of each member with the components of the other members.
+
+        The last result is cached: the first values do not depend on ``count``.
+        """
+        cached = self._last_r2
+        if cached is None or cached[0] is not components or cached[1].lower.shape[1] < count:
+            r2 = leave_one_out_r2(
+                components.eigenvalues,
+                components.member_projections,
+                self.sums_of_squares[components.members],
+                count,
+                components.eigenvalue_bound,
+            )
+            self._last_r2 = cached = components, r2
+        return R2Bounds(*(part[:, :count] for part in cached[1]))
 
     def member_operator(self, members: np.ndarray) -> Operator:
         """Return the data matrix of the members; the last one is cached."""

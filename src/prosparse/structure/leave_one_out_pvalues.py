@@ -52,10 +52,8 @@ _MIN_TAIL_EXPONENT = 0.65
 _MAX_OWN_SCORES = 2**22
 _FEW_ROWS = 30  # rows up to which the moments of sign flips are computed from residuals
 _COLUMNS_PER_CHUNK = 4096
+_MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant, whatever their signs
 _MANY_ROWS = 1000  # rows beyond which fourth powers of entries are not needed
-# Standard deviations of R2 above its null expectation below which p-values are not computed, and a
-# lower bound on such p-values.
-_MIN_DEVIATION, _MIN_UNREMARKABLE_PVALUE = 0.8, 0.15
 _ROUNDING = 1e-9  # relative rounding error of a p-value, at most
 
 
@@ -133,6 +131,7 @@ class LeaveOneOutTest:
         self._known = {False: ~tester.is_varying, True: ~tester.is_varying}
         self._pvalues = {False: np.ones(data.p), True: np.ones(data.p)}
         self._has_flip_moments = np.zeros(data.p, dtype=bool)
+        self._last_discoveries: tuple[tuple[float, bool], np.ndarray] | None = None
 
     @property
     def pvalues(self) -> np.ndarray:
@@ -161,8 +160,10 @@ class LeaveOneOutTest:
 
         The discoveries are monotone in the p-values. Discoveries by upper bounds, and
         non-discoveries by lower bounds, are therefore final. Only the p-values of the remaining
-        columns are computed.
+        columns are computed. The last result is cached.
         """
+        if self._last_discoveries is not None and self._last_discoveries[0] == (fdr, flips):
+            return self._last_discoveries[1]
         possible = np.flatnonzero(benjamini_hochberg(self._lower_bounds, fdr))
         pvalues = np.ones(self._squares.size)
         if not self._has_own_scores:
@@ -171,7 +172,9 @@ class LeaveOneOutTest:
         undecided = possible[~is_certain[possible]]
         pvalues = np.where(is_certain, 0.0, 1.0)
         pvalues[undecided] = self.pvalues_of(undecided, flips=flips)
-        return benjamini_hochberg(pvalues, fdr)
+        mask = benjamini_hochberg(pvalues, fdr)
+        self._last_discoveries = (fdr, flips), mask
+        return mask
 
     def most_significant(self, count: int) -> np.ndarray:
         """Return the mask of the ``count`` columns with the smallest p-values, (p,)."""
@@ -188,14 +191,23 @@ class LeaveOneOutTest:
         r2 = self.components.projections[columns, : self.count] ** 2 / self._squares[columns, None]
         is_member = self.members[columns]
         inside = columns[is_member]
-        r2[is_member] = leave_one_out_r2(
-            self.components.eigenvalues,
-            self.components.member_projections[self._member_index[inside]],
-            self._squares[inside],
-            self.count,
-            self.components.eigenvalue_bound,
-        ).lower
+        index = self._member_index[inside]
+        if 2 * inside.size > self.components.member_projections.shape[0]:
+            r2[is_member] = self._member_r2[index]
+        else:
+            r2[is_member] = leave_one_out_r2(
+                self.components.eigenvalues,
+                self.components.member_projections[index],
+                self._squares[inside],
+                self.count,
+                self.components.eigenvalue_bound,
+            ).lower
         return np.cumsum(r2, axis=1)
+
+    @cached_property
+    def _member_r2(self) -> np.ndarray:
+        """R2 of all members with each component of the other members, (n_members, D)."""
+        return self.tester.data.member_r2(self.components, self.count).lower
 
     @cached_property
     def _R2_bounds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -231,7 +243,7 @@ class LeaveOneOutTest:
             return pvalues
         if not self.tester.robust:
             pvalues **= self._tail_exponents[columns]
-        flipped = self.tester.needs_flips[columns]
+        flipped = self.tester.needs_flips[columns] & (pvalues <= _MAX_FLIPPED_PVALUE)
         if flipped.any():
             index = columns[flipped]
             of_flips = beta_tail(R2[flipped], self._flip_moments(index))
@@ -241,18 +253,10 @@ class LeaveOneOutTest:
 
     @cached_property
     def _lower_bounds(self) -> np.ndarray:
-        """Lower bounds on all p-values, (p,), from upper bounds on R2 and permutation alone.
-
-        Columns whose R2 is near its null expectation for every d have p-values above 0.15.
-        """
+        """Lower bounds on all p-values, (p,), from upper bounds on R2 and permutation alone."""
         upper, is_varying = self._R2_bounds[1], self.tester.is_varying
         moments = self._permutation_moments(np.arange(upper.shape[0]))
-        deviation = (upper - moments.mean) / np.sqrt(moments.variance)
-        notable = np.flatnonzero(np.max(deviation, axis=1) > _MIN_DEVIATION)
-        pvalues = np.full(upper.shape[0], _MIN_UNREMARKABLE_PVALUE)
-        pvalues[notable] = combine_pvalues(
-            beta_tail(upper[notable], Moments(*(part[notable] for part in moments)))
-        )
+        pvalues = combine_pvalues(beta_tail(upper, moments))
         pvalues = _combine_statistics((1.0 - _ROUNDING) * pvalues, self.tester.pairs.pvalues)
         return np.where(is_varying, pvalues, 1.0)
 

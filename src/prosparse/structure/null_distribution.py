@@ -85,10 +85,9 @@ def sign_flip_moments(M: np.ndarray, squared_diagonal: np.ndarray) -> Moments:
     """
     D = squared_diagonal.shape[1]
     i, k = upper_triangle(D)
-    starts = np.flatnonzero(i == 0)  # first entry of each column of the triangle
-    squared_norm = np.cumsum(
-        np.add.reduceat(np.where(i == k, 1.0, 2.0) * M**2, starts, axis=1), axis=1
-    )
+    # Entry (i, k) counts in the leading blocks of size d > k, and twice off the diagonal.
+    counts = np.where(i == k, 1.0, 2.0)[:, None] * (k[:, None] < np.arange(1, D + 1))
+    squared_norm = M**2 @ counts
     mean = np.cumsum(M[:, i == k], axis=1)
     return Moments(mean, 2.0 * (squared_norm - squared_diagonal))
 

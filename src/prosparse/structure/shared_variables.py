@@ -36,7 +36,7 @@ _MAX_ITERATIONS = 10
 _MIN_SCREENED = 10  # minimum number of variables that screening retains
 _MIN_MEMBERS = 5  # minimum number of variables whose components are computed
 _MANY_DISCOVERIES = 100  # discoveries against all variables that make screening unnecessary
-_SET_TOLERANCE = 0.01  # proportion of a set that may change at convergence
+_SET_TOLERANCE = 0.05  # proportion of a set that may change at convergence
 _MAX_CONFIRMED = 100  # maximum number of candidates that are confirmed individually
 
 
@@ -102,7 +102,7 @@ def iterate_members(
     tester: LeaveOneOutTester, test: LeaveOneOutTest, fdr: float, flips: bool
 ) -> LeaveOneOutTest:
     """Test against the components of the discoveries until the set converges."""
-    tried: list[np.ndarray] = []
+    tried = [test.members]
     for _ in range(_MAX_ITERATIONS):
         members = test.discoveries(fdr, flips=flips)
         if members.sum() < _MIN_MEMBERS or any(_is_same_set(members, other) for other in tried):

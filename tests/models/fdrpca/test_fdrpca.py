@@ -176,7 +176,7 @@ def with_outliers():
 def test_rank_transform_is_robust_to_outliers():
     X, truth = with_outliers()
     # Components are computed from the untransformed columns.
-    with pytest.warns(OutlyingRowsWarning, match=r"rows 41 and 48 of X account for \d\d% of"):
+    with pytest.warns(OutlyingRowsWarning, match=r"48 of X accounts? for \d\d% of"):
         ranked = FDRPCA(rank_transform=True).fit(X)
     assert ranked.support_[truth].mean() > 0.8
     assert ranked.support_[~truth].mean() < 0.1

@@ -30,6 +30,8 @@ RowFunction = Callable[..., Any]  # function of a block and of its rows of furth
 ENTRIES_PER_BLOCK = 2**17
 # On a GPU each function call takes microseconds, whatever the size.
 ENTRIES_ON_ACCELERATOR = 2**25
+# Products of stored entries, per entry of X, that take as long as a conversion to dense.
+_MIN_ENTRIES_PER_CONVERSION = 2.5
 _TERMS_IN_SINGLE = 32  # number of entries that are summed in single precision
 
 
@@ -44,6 +46,7 @@ class Operator(ABC):
     few_columns: int | None = None
     # Number of rows up to which X X' costs about as much as a few products with X.
     few_rows: int = 0
+    density: float = 1.0  # proportion of entries that are stored
     _column_squares: Array = None
 
     @property
@@ -137,8 +140,21 @@ class Operator(ABC):
         )[0]
 
     def power_sums(self, power: int, weights: Array) -> Array:
-        """Compute sum_i x_ij^power weights_ik, (p, k), in double precision."""
+        """Compute sum_i x_ij^power weights_ik, (p, k), in double precision.
+
+        With many weights, sparse blocks are converted to dense: dense products are so much faster
+        that the zeros do not matter.
+        """
+        if self.density * weights.shape[1] < _MIN_ENTRIES_PER_CONVERSION:
+            return self._sparse_power_sums(power, weights)
+        return self._dense_power_sums(power, weights)
+
+    def _dense_power_sums(self, power: int, weights: Array) -> Array:
         return self.sum_rows(_PowerSums(power), weights, entrywise=True)[0]
+
+    def _sparse_power_sums(self, power: int, weights: Array) -> Array:
+        """Compute `power_sums` from the stored entries, if not all are stored."""
+        return self._dense_power_sums(power, weights)
 
     def row_squares(self) -> Array:
         """Compute the squared norm of each row."""

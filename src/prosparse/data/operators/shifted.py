@@ -65,14 +65,14 @@ class ShiftedOperator(TransformedOperator):
     def scale_columns(self, factors: Array) -> ShiftedOperator:
         return ShiftedOperator(self.inner.scale_columns(factors), self.left, factors * self.right)
 
-    def power_sums(self, power: int, weights: Array) -> Array:
+    def _sparse_power_sums(self, power: int, weights: Array) -> Array:
         """Expand (x - l r)^power by the multinomial theorem.
 
         Products of columns of L that vanish are skipped: indicators of groups have one nonzero
         product for each power of each group.
         """
         xp, right = self.xp, self.xp.astype(self.right, self.xp.float64)
-        total = self.inner.power_sums(power, weights)
+        total = self.inner._sparse_power_sums(power, weights)
         for exponents, product in _nonzero_products(to_numpy(self.left), power):
             degree = sum(exponents.values())
             coefficient = math.factorial(power) // math.factorial(power - degree)
@@ -82,7 +82,7 @@ class ShiftedOperator(TransformedOperator):
                 coefficient //= math.factorial(exponent)
             factors = from_numpy(product[:, None], weights, weights.dtype)
             if degree < power:
-                sums = self.inner.power_sums(power - degree, factors * weights)
+                sums = self.inner._sparse_power_sums(power - degree, factors * weights)
             else:
                 sums = xp.sum(xp.astype(factors * weights, xp.float64), axis=0)[None, :]
             total = total + (-1) ** degree * coefficient * coefficients[:, None] * sums

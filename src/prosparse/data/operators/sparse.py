@@ -14,7 +14,16 @@ from scipy import sparse
 from ...parallel import in_parallel, slices_of
 from ..arrays import Array, precision_of
 from ..columns import Deviations, Extent
-from .base import Block, LazyRows, Operator, Parts, RowFunction, integer_power, row_slices
+from .base import (
+    ENTRIES_PER_BLOCK,
+    Block,
+    LazyRows,
+    Operator,
+    Parts,
+    RowFunction,
+    integer_power,
+    row_slices,
+)
 
 # Maximum mean of a column, in standard deviations, for products in single precision.
 _MAX_MEAN_IN_SINGLE = 100.0
@@ -24,6 +33,8 @@ _MAX_PIECES = 8  # maximum number of pieces of a product
 # time: dense products are so much faster that the zeros do not matter.
 _MIN_DENSITY = 0.05
 _DENSE_COLUMNS = 512  # number of columns that are converted at a time, at most the rows of X
+# Number of rows that are converted at a time, unless these are too many entries.
+_MIN_ROWS, _MAX_ENTRIES = 256, 2**22
 _MAX_DENSE_PIECES = 4  # maximum number of pieces that are processed in parallel
 
 
@@ -66,13 +77,20 @@ class SparseOperator(Operator):
         self.shift, self.factor = shift.astype(dtype, copy=False), factor.astype(dtype, copy=False)
         self.xp, self.dtype = xp, dtype
         self.shape = self.S.shape
+        self.density = self.S.nnz / max(1, self.shape[0] * self.shape[1])
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         if not entrywise:
             yield slice(0, self.shape[0]), CentredRows(self.S, self.shift, self.factor)
             return
-        for rows in row_slices(*self.shape):
-            yield rows, (self.S[rows].toarray() - self.shift) * self.factor
+        n, p = self.shape
+        entries = min(_MIN_ROWS * p, _MAX_ENTRIES)
+        size = (entries,) if entries > ENTRIES_PER_BLOCK else ()
+        for rows in row_slices(n, p, *size):
+            block = self.S[rows].toarray()
+            block -= self.shift
+            block *= self.factor
+            yield rows, block
 
     @cached_property
     def _pieces(self) -> list[tuple[slice, CentredRows]]:
@@ -132,7 +150,7 @@ class SparseOperator(Operator):
     def scale_columns(self, factors: Array) -> SparseOperator:
         return SparseOperator(self.S, self.shift, self.factor * factors, self.dtype)
 
-    def power_sums(self, power: int, weights: Array) -> Array:
+    def _sparse_power_sums(self, power: int, weights: Array) -> Array:
         """Sum powers of stored entries and of zeros separately.
 
         Expanding (s - shift)^power would cancel digits, and powers of unscaled entries could

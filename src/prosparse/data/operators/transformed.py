@@ -24,6 +24,7 @@ class TransformedOperator(Operator):
         self.inner, self.row_array, self.transform = inner, row_array, transform
         self.xp, self.shape, self.dtype = inner.xp, inner.shape, inner.dtype
         self.few_columns, self.few_rows = inner.few_columns, inner.few_rows
+        self.density = inner.density
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         for rows, block in self.inner.blocks(entrywise=entrywise):

@@ -46,8 +46,10 @@ class WeightedOperator(TransformedOperator):
     def scale_columns(self, factors: Array) -> WeightedOperator:
         return WeightedOperator(self.inner.scale_columns(factors), self.root)
 
-    def power_sums(self, power: int, weights: Array) -> Array:
-        return self.inner.power_sums(power, integer_power(self.root, power)[:, None] * weights)
+    def _sparse_power_sums(self, power: int, weights: Array) -> Array:
+        return self.inner._sparse_power_sums(
+            power, integer_power(self.root, power)[:, None] * weights
+        )
 
 
 def _weight(block: Block, root: Array, entrywise: bool) -> Block:
