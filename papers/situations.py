@@ -34,6 +34,8 @@ class Sample(NamedTuple):
     response: Array  # (n,)
     groups: Array | None = None  # (n,), passed to estimators that accept groups
     counts: bool = False  # passed to estimators that accept counts
+    covariates: Array | None = None  # (n, k), passed to estimators that accept covariates
+    adjusted: Array | None = None  # (n, p), X without the effects of the covariates
 
 
 Draw = Callable[[Generator, bool, Data], Sample]  # (random numbers, shared variance, datasets)
@@ -55,6 +57,8 @@ class Distorted(NamedTuple):
     X: Array  # (n, p + 1)
     groups: Array | None = None
     counts: bool = False
+    covariates: Array | None = None
+    adjusted: Array | None = None  # (n, p + 1)
 
 
 Structure = Callable[[Array, Generator], Array]  # independent columns -> columns that share
@@ -155,6 +159,34 @@ def scale_batches(given: bool) -> Distortion:
     def distort(Z: Array, truth: Array, rng: Generator) -> Distorted:
         batch = np.asarray(rng.integers(3, size=Z.shape[0]))
         return Distorted(Z * np.array([0.7, 1.0, 1.5])[batch][:, None], batch if given else None)
+
+    return distort
+
+
+def numeric_covariates(effect: float) -> Distortion:
+    """Return a distortion by two known covariates of the rows, a number and a binary one.
+
+    Each column depends on both, with normal coefficients of standard deviation ``effect``.
+    """
+
+    def distort(Z: Array, truth: Array, rng: Generator) -> Distorted:
+        n, width = Z.shape
+        covariates = np.column_stack([rng.standard_normal(n), rng.integers(2, size=n)])
+        effects = effect * covariates @ rng.standard_normal((2, width))
+        return Distorted(Z + effects, covariates=covariates, adjusted=Z)
+
+    return distort
+
+
+def batches_of_unequal_noise(n_batches: int, sigma: float) -> Distortion:
+    """Return a distortion by batches, known as a covariate, that differ in means and noise."""
+
+    def distort(Z: Array, truth: Array, rng: Generator) -> Distorted:
+        n, width = Z.shape
+        batch = rng.permutation(np.arange(n) % n_batches)
+        noisy = Z * np.exp(sigma * rng.standard_normal(n_batches))[batch][:, None]
+        X = noisy + 2.0 * rng.standard_normal((n_batches, width))[batch]
+        return Distorted(X, covariates=batch.astype(str)[:, None], adjusted=noisy)
 
     return distort
 
@@ -289,8 +321,9 @@ def simulated(
             columns = rng.permutation(p)[:n_true]
             Z[:, columns] = structure(Z[:, columns], rng)
             truth[columns] = True
-        X, groups, counts = distort(Z, truth, rng)
-        return Sample(X[:, :p], truth[:p], X[:, p], groups, counts)
+        X, groups, counts, covariates, adjusted = distort(Z, truth, rng)
+        adjusted = None if adjusted is None else adjusted[:, :p]
+        return Sample(X[:, :p], truth[:p], X[:, p], groups, counts, covariates, adjusted)
 
     return draw
 
@@ -350,6 +383,13 @@ SITUATIONS = (
     Situation("batches differ in noise, groups not given", simulated(scale_batches(False))),
     Situation("two laboratories, groups given", simulated(two_laboratories(True))),
     Situation("two laboratories, groups not given", simulated(two_laboratories(False))),
+    # covariates of the rows
+    Situation("weak covariates, given", simulated(numeric_covariates(0.3))),
+    Situation("strong covariates, given", simulated(numeric_covariates(3.0))),
+    Situation(
+        "20 batches of unequal noise, given as covariate",
+        simulated(batches_of_unequal_noise(20, 0.5)),
+    ),
     # dependent rows
     Situation("a quarter of the rows duplicated", simulated(duplicate_rows), effort=0.2),
     Situation("time series, AR(1) with correlation 0.7", simulated(autoregressive_rows(0.7))),

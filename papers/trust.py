@@ -99,6 +99,11 @@ class Guarantee(NamedTuple):
     min_groups: int = 1
 
     @property
+    def accepts_covariates(self) -> bool:
+        """Whether the estimator accepts covariates of the rows."""
+        return "FDRPCA" in self.estimator
+
+    @property
     def name(self) -> str:
         return f"{self.estimator}: {self.quantity}"
 
@@ -119,7 +124,8 @@ def select_shared(null: Literal["robust", "exchangeable"]) -> Evaluate:
     """Return the evaluation of FDRPCA. Without true columns the error is that of any selection."""
 
     def evaluate(sample: Sample, rng: np.random.Generator) -> Outcome:
-        model = FDRPCA(null=null, counts=sample.counts).fit(sample.X, groups=sample.groups)
+        model = FDRPCA(null=null, counts=sample.counts)
+        model.fit(sample.X, groups=sample.groups, covariates=sample.covariates)
         return score_support(model.support_, sample.truth)
 
     return evaluate
@@ -181,9 +187,10 @@ def cover_unmeasured(sample: Sample, rng: np.random.Generator) -> Outcome:
 
 def bound_stable(sample: Sample, rng: np.random.Generator) -> Outcome:
     """Return the number of false stable variables minus its bound."""
-    model = FDRPCA(counts=sample.counts).fit(sample.X, groups=sample.groups)
+    rows = {"groups": sample.groups, "covariates": sample.covariates}
+    model = FDRPCA(counts=sample.counts).fit(sample.X, **rows)
     found = stability_selection(
-        model, sample.X, N_SUBSAMPLES, groups=sample.groups, random_state=int(rng.integers(2**31))
+        model, sample.X, N_SUBSAMPLES, **rows, random_state=int(rng.integers(2**31))
     )
     n_false = int(np.sum(found.stable & ~sample.truth))
     return Outcome(n_false - found.expected_false(), score_support(found.stable, sample.truth)[1])
@@ -439,6 +446,8 @@ def evaluate_draw(
 def applies(guarantee: Guarantee, sample: Sample) -> bool:
     """Return whether the estimator accepts the data in the time available."""
     n, p = sample.X.shape
+    if sample.covariates is not None and not guarantee.accepts_covariates:
+        return False
     if sample.groups is not None and np.unique(sample.groups).size < guarantee.min_groups:
         return False
     return n >= guarantee.min_rows and p <= guarantee.max_columns
@@ -606,7 +615,8 @@ def describe() -> str:
         f"outside of intervals of at most {MAX_MISSED:g} and a difference of at most 0, plus two "
         "standard errors, hold. Other cells are marked: w, a diagnostic warning is issued in at "
         f"least {MIN_WARNED:.0%} of the draws; [k], documented limitation k; bold, neither. Empty "
-        "cells do not apply: the data have too few rows or groups, or too many columns. "
+        "cells do not apply: the data have too few rows or groups, too many columns, or "
+        "covariates that the estimator does not accept. "
         f"Draws per cell: FDRPCA {N_NULL_DRAWS} (any) and {N_SHARED_DRAWS} (false), stability "
         f"{N_STABILITY_DRAWS}, others {N_DRAWS}; FDRPCA has fewer in five situations with long "
         "fits. "

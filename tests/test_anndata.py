@@ -200,6 +200,25 @@ def test_a_table_without_structure(rng, tmp_path):
     assert anndata.read_h5ad(tmp_path / "cells.h5ad").obsm["X_fdrpca"].shape == (N, 0)
 
 
+def test_covariates(rng):
+    adata = annotated(rng.normal(size=(N, P)))
+    adata.obs["age"], adata.obs["sex"] = rng.normal(size=N), rng.choice(["f", "m"], N)
+    adata.X[:, :5] += 1.5 * rng.normal(size=(N, 1))
+    adata.X += np.outer(adata.obs["age"], 2.0 * rng.normal(size=P))
+    psa.tl.fdrpca(adata, covariate_keys=["age", "sex"])
+    covariates = adata.obs[["age", "sex"]]
+    model = FDRPCA().fit(adata.X, covariates=covariates)
+    np.testing.assert_array_equal(adata.var["fdrpca"], model.support_)
+    np.testing.assert_array_equal(adata.var["fdrpca_covariate_r2"], model.covariate_r2_)
+    scores = model.transform(adata.X, covariates=covariates)
+    np.testing.assert_array_equal(adata.obsm["X_fdrpca"], scores)
+    assert adata.uns["fdrpca"]["params"]["covariate_keys"].tolist() == ["age", "sex"]
+    psa.tl.fdrpca(adata, covariate_keys="age")
+    assert adata.uns["fdrpca"]["params"]["covariate_keys"] == "age"
+    with pytest.raises(ParameterError, match="`covariate_keys` must be one of the columns of"):
+        psa.tl.fdrpca(adata, covariate_keys=["age", "weight"])
+
+
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 def test_batches_of_modalities(mdata, mudata):
     batch = np.arange(N) % 3

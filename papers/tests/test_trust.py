@@ -41,7 +41,7 @@ def test_at_least_thirty_situations_with_different_names():
 def test_simulated_samples(name):
     situation = BY_NAME[name]
     for shared in (True, False) if situation.has_null else (True,):
-        X, truth, response, groups, _ = draw(name, shared)
+        X, truth, response, groups, *_ = draw(name, shared)
         assert X.shape[1] == truth.size
         assert X.shape[0] == response.size
         assert np.isfinite(X).all()
@@ -80,6 +80,24 @@ def test_distorted_rows():
     donors = draw("repeated measures, groups given", shared=False)
     assert np.bincount(donors.groups).tolist() == [5] * 20
     assert np.unique(draw("two laboratories, groups given").groups).size == 2
+
+
+def test_covariates_explain_the_difference_to_the_adjusted_columns():
+    for name in BY_NAME:
+        if "covariate" in name:
+            sample = draw(name)
+            design = sample.covariates
+            if design.dtype.kind == "U":
+                design = (design == np.unique(design)).astype(float)
+            design = np.column_stack([np.ones(len(design)), design])
+            effects = sample.X - sample.adjusted
+            np.testing.assert_allclose(
+                design @ np.linalg.lstsq(design, effects, rcond=None)[0], effects, atol=1e-9
+            )
+    scales = row_scales(draw("20 batches of unequal noise, given as covariate").adjusted)
+    assert scales.std() > 0.3
+    assert trust.applies(GUARANTEES[0], sample)
+    assert not trust.applies(GUARANTEES[4], sample)
 
 
 def test_distorted_columns():

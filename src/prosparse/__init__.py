@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from . import datasets, interpretation, metrics, plot, stability
     from .errors import (
         CheckpointError,
+        CovariatesWarning,
         DuplicateRowsWarning,
         FewerComponentsWarning,
         FewVariablesWarning,
@@ -41,6 +42,7 @@ __all__ = [
     "SPPCA",
     "Checkpoint",
     "CheckpointError",
+    "CovariatesWarning",
     "DuplicateRowsWarning",
     "FewVariablesWarning",
     "FewerComponentsWarning",

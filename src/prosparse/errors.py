@@ -70,6 +70,10 @@ class DuplicateRowsWarning(UserWarning):
     """
 
 
+class CovariatesWarning(UserWarning):
+    """Warning that covariates are collinear, or leave few degrees of freedom."""
+
+
 class ShortPanelWarning(UserWarning):
     """Warning that no panel attains the requested recovery."""
 

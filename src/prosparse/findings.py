@@ -78,6 +78,13 @@ class Reconstruction(NamedTuple):
         )
 
 
+class CovariateEffects(NamedTuple):
+    """Variance that covariates of the rows explain."""
+
+    names: list[str]  # of the covariates
+    r2: np.ndarray  # (n_features,) proportion of the variance of each variable
+
+
 class Views(NamedTuple):
     """Variance of each view that the factors explain."""
 
@@ -131,6 +138,8 @@ class Findings(NamedTuple):
         Variance explained in each view, if the method fits views.
     inclusion : InclusionProbabilities or None
         Inclusion probabilities, if the method averaged models.
+    covariates : CovariateEffects or None
+        Variance that covariates explain, if the model was fitted with covariates.
     """
 
     method: str
@@ -153,6 +162,7 @@ class Findings(NamedTuple):
     size_given: bool
     views: Views | None
     inclusion: InclusionProbabilities | None
+    covariates: CovariateEffects | None
 
     @property
     def comparison(self) -> ModelPath | None:
@@ -239,13 +249,17 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         ),
         views=_views(fitted) if method.fits_views else None,
         inclusion=_inclusion(fitted) if method.inclusion_probabilities else None,
+        covariates=_covariate_effects(fitted),
     )
     return findings._replace(reason=method.explain(model, findings.comparison, findings.n_selected))
 
 
-def scores_of(model: VariableSelector, X: Any) -> np.ndarray | None:
+def scores_of(model: VariableSelector, X: Any, covariates: Any = None) -> np.ndarray | None:
     """Compute the scores of the rows of ``X``, or None for a regression."""
-    return to_numpy(model.transform(X)) if isinstance(model, SparseProjection) else None
+    if not isinstance(model, SparseProjection):
+        return None
+    metadata = {} if covariates is None else {"covariates": covariates}
+    return to_numpy(model.transform(X, **metadata))
 
 
 def _explained_proportion(fitted: Mapping[str, Any], total_variance: float | None) -> float | None:
@@ -297,6 +311,12 @@ def _inclusion(fitted: Mapping[str, Any]) -> InclusionProbabilities | None:
         credible_sets=[to_numpy(indices).astype(int) for indices in fitted["credible_sets_"]],
         model_size=None if model_size is None else to_numpy(model_size),
     )
+
+
+def _covariate_effects(fitted: Mapping[str, Any]) -> CovariateEffects | None:
+    if "covariate_r2_" not in fitted:
+        return None
+    return CovariateEffects(fitted["covariate_names_"].tolist(), to_numpy(fitted["covariate_r2_"]))
 
 
 def _reconstruction(fitted: Mapping[str, Any], parameters: Mapping[str, Any]) -> Reconstruction:

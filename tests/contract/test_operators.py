@@ -11,6 +11,7 @@ from prosparse.data.operators import sparse as sparse_module
 from prosparse.data.operators.dense import MAX_NARROW_WIDTH
 from prosparse.data.operators.shifted import ShiftedOperator
 from prosparse.data.operators.weighted import WeightedOperator
+from prosparse.data.row_adjustment import RowAdjustment
 from prosparse.data.row_groups import row_groups
 
 pytestmark = pytest.mark.quick
@@ -171,7 +172,7 @@ def test_scaled_and_shifted_in_any_order(pair, order, rng):
         "rows": (lambda o: o.scale_rows(there(rows)), lambda A: rows[:, None] * A),
         "columns": (lambda o: o.scale_columns(there(columns)), lambda A: A * columns),
         "shift": (lambda o: o.shifted(there(left), there(right)), lambda A: A - left @ right),
-        "groups": (groups.centre_operator, groups.centre),
+        "groups": (groups.centre_operator, RowAdjustment(groups).residuals),
     }
     for step in order.split():
         op, Z = steps[step][0](op), steps[step][1](Z)
@@ -334,7 +335,7 @@ def test_sums_of_squares_within_groups_do_not_cancel(make, rng):
     groups = row_groups(np.arange(40) % 4, 40)
     X = rng.standard_normal((40, 3)) * [1.0, 1e-7, 0.0] + (np.arange(40) % 4)[:, None]
     op, _ = standardise(make(X), True)
-    within = groups.centre(expected(X, True))
+    within = RowAdjustment(groups).residuals(expected(X, True))
     found = np.asarray(groups.centre_operator(op).column_squares())
     np.testing.assert_allclose(found[:2], np.sum(within**2, axis=0)[:2], rtol=1e-6)
     assert found[2] < 1e-25

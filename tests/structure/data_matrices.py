@@ -3,21 +3,27 @@
 import numpy as np
 
 from prosparse.data import standardise
-from prosparse.data.row_groups import row_groups
+from prosparse.data.row_adjustment import RowAdjustment
+from prosparse.data.row_groups import row_groups, single_group
 from prosparse.datasets import make_globally_sparse
 from prosparse.structure import StandardisedData, equalise_rows
 
 
+def adjustment_of(groups, n, covariates=None):
+    """Return the adjustment of n rows for groups and covariates."""
+    return RowAdjustment(row_groups(groups, n) or single_group(n), covariates)
+
+
 def standardised_data(X, groups=None):
     """Standardise the columns and centre them within groups."""
-    op, rows = standardise(X, True)[0], row_groups(groups, X.shape[0])
-    return StandardisedData(op if rows is None else rows.centre_operator(op), rows)
+    op, rows = standardise(X, True)[0], adjustment_of(groups, X.shape[0])
+    return StandardisedData(op if rows.is_intercept else rows.adjust_operator(op), rows)
 
 
 def equalised_data(X, groups=None):
     """Divide the rows of standardised data by their scale."""
-    rows = row_groups(groups, X.shape[0])
-    return StandardisedData(equalise_rows(standardise(X, True)[0], rows).op, rows)
+    found = equalise_rows(standardise(X, True)[0], adjustment_of(groups, X.shape[0]))
+    return StandardisedData(found.op, found.adjustment)
 
 
 def standardised(X):

@@ -156,6 +156,22 @@ def labels_of_rows(table: Annotated, key: Any, parameter: str = "batch_key") -> 
     return np.asarray(column.astype(str).to_numpy())
 
 
+def covariates_of_rows(table: Annotated, covariate_keys: Any) -> Any:
+    """Return the covariates of every observation as a DataFrame; None without ``covariate_keys``.
+
+    A missing column raises a `ParameterError`.
+    """
+    modality = table.source["modality"]
+    names = of_modality(covariate_keys, modality)
+    if names is None:
+        return None
+    names = [names] if isinstance(names, str) else list(names)
+    where = "" if modality is None else f" of modality {modality!r}"
+    for name in names:
+        column_of(table.data, "covariate_keys", name, where, axis="obs")
+    return table.data.obs[names]
+
+
 def _mask(adata: Any, mask_var: Any, where: str) -> np.ndarray | None:
     if mask_var is None:
         return None

@@ -18,6 +18,9 @@ adata : AnnData or MuData
 batch_key : str, default=None
     Column of ``.obs`` with the donor, batch or run of each observation. Differences between
     batches are removed.
+covariate_keys : str or list of str, default=None
+    Columns of ``.obs`` with covariates, such as age, sex and batch. Variables are tested, and
+    components fitted, beyond what the covariates explain.
 layer : str, default=None
     Layer to use instead of ``.X``.
 mask_var : str or array of bool, default=None

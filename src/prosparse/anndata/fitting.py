@@ -11,6 +11,7 @@ import numpy as np
 from ..data import container_of
 from ..data.arrays import to_numpy
 from ..errors import InputError, ParameterError, check_bool, check_integer
+from ..findings import scores_of
 from ..models.fdrpca import FDRPCA
 from ..models.gsppca import GSPPCA
 from ..models.panel import Panel
@@ -18,6 +19,7 @@ from .annotated import (
     Annotated,
     column_of,
     columns_named,
+    covariates_of_rows,
     holds_counts,
     is_mudata,
     labels_of_rows,
@@ -50,7 +52,10 @@ def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
         options = {name: of_modality(value, modality) for name, value in arguments.items()}
         fits.append((table, options, fit(table, options, report)))
     scores = [
-        to_numpy(model.transform(table.X)) if slots.scores else None for table, _, model in fits
+        scores_of(model, table.X, covariates_of_rows(table, options.get("covariate_keys")))
+        if slots.scores
+        else None
+        for table, options, model in fits
     ]
     for (table, options, model), rows in zip(fits, scores, strict=True):
         added = write(table, model, slots, key, rows, stored_parameters(table, model, options))
@@ -113,11 +118,12 @@ def fit_fdrpca(table: Annotated, options: Options, report: Report) -> FDRPCA:
     """Fit FDRPCA to one modality."""
     options = dict(options)
     labels = labels_of_rows(table, options.pop("batch_key"))
+    covariates = covariates_of_rows(table, options.pop("covariate_keys"))
     if options["n_components"] is None:
         options["n_components"] = "auto"
     model = FDRPCA(**options)
     check_finite(table, "FDRPCA")
-    return model.fit(table.X, groups=labels)
+    return model.fit(table.X, groups=labels, covariates=covariates)
 
 
 def fit_panel(table: Annotated, options: Options, report: Report) -> Panel:

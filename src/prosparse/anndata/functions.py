@@ -224,6 +224,7 @@ def fdrpca(
     rank_transform: bool = False,
     counts: bool = False,
     batch_key: Any = None,
+    covariate_keys: Any = None,
     layer: Any = None,
     mask_var: Any = None,
     modality: Any = None,
@@ -246,6 +247,7 @@ def fdrpca(
         - ``.var[key_added + "_pvalue"]``: p-value of the test of shared variance
         - ``.var[key_added + "_qvalue"]``: Benjamini-Hochberg adjusted p-value
         - ``.var[key_added + "_ranking"]``: ranks; selected variables first, by communality
+        - ``.var[key_added + "_covariate_r2"]``: proportion of variance that covariates explain
         - ``.obsm["X_" + key_added]``: scores of the observations
         - ``.varm[key_added]``: loadings, zero for variables that are not selected
         - ``.uns[key_added]``: parameters, variances, and the null expectation of the communality

@@ -86,6 +86,9 @@ def write(
     for suffix, (attribute, fill) in slots.var.items():
         data.var[f"{key}{suffix}"] = fill_in(table, getattr(model, attribute), fill)
     added = [f"'{key}{suffix}' (.var)" for suffix in slots.var]
+    if hasattr(model, "covariate_r2_"):
+        data.var[f"{key}_covariate_r2"] = table.with_nan(model.covariate_r2_)
+        added.append(f"'{key}_covariate_r2' (.var)")
     if scores is not None:
         data.obsm[f"X_{key}"] = scores
         added.append(f"'X_{key}' (.obsm)")

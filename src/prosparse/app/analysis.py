@@ -71,7 +71,7 @@ def _analyse(
 ) -> Result:
     start = time.perf_counter()
     model = build_estimator(options)  # invalid options raise errors before the work
-    _check_groups(table, read_options, options)
+    _check_row_variables(table, read_options, options)
     shape = table.X.shape
     missing = missing_strategy(options, model)
     preparation = {"log1p": options.log1p, "missing": missing}
@@ -83,7 +83,9 @@ def _analyse(
     total_variance = float(variances.sum())
     y = None if table.response is None else np.array(table.response)
     fit_arguments = {
-        name: value for name, value in (("y", y), ("groups", table.groups)) if value is not None
+        name: value
+        for name, value in (("y", y), ("groups", table.groups), ("covariates", table.covariates))
+        if value is not None
     }
     fit_start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
@@ -101,6 +103,7 @@ def _analyse(
         table.X,
         y=y,
         groups=table.groups,
+        covariates=table.covariates,
         fit_seconds=time.perf_counter() - fit_start,
         permutations=options.permutations,
         halves=options.stability,
@@ -141,13 +144,18 @@ def _is_binary(response: Sequence[Any]) -> bool:
     return len({value for value in response if not is_missing(value)}) == 2
 
 
-def _check_groups(table: Table, read_options: ReadOptions, options: AnalysisOptions) -> None:
-    if table.groups is None:
-        return
-    if not options.description.accepts_groups:
-        names = " or ".join(method.name for method in offered().values() if method.accepts_groups)
-        raise ParameterError(f"--groups has no effect with --method {options.method}; use {names}.")
-    for row, group in enumerate(table.groups):
+def _check_row_variables(table: Table, read_options: ReadOptions, options: AnalysisOptions) -> None:
+    """Check that the method accepts the groups and covariates of the rows."""
+    for given, flag, attribute in (
+        (table.groups, "--groups", "accepts_groups"),
+        (table.covariates, "--covariates", "accepts_covariates"),
+    ):
+        if given is not None and not getattr(options.description, attribute):
+            names = " or ".join(m.name for m in offered().values() if getattr(m, attribute))
+            raise ParameterError(
+                f"{flag} has no effect with --method {options.method}; use {names}."
+            )
+    for row, group in enumerate(table.groups or ()):
         if is_missing(group):
             raise TableError(
                 f"{table.path}, {name_row(table, row)}: the group {read_options.groups!r} is "
@@ -208,7 +216,7 @@ def compute_scores(model: VariableSelector, found: Findings, table: Table) -> np
         problem = f"{missing[0]!r} is missing" if missing else "other variables, or another order"
         raise TableError(f"{table.path}: the table does not match the model: {problem}.")
     with ignore_missing_names():
-        return np.asarray(scores_of(model, table.X))
+        return np.asarray(scores_of(model, table.X, table.covariates))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ _COMMON_OPTIONS = {
     "tol": "--tol",
     "scale": "--scale",
     "groups": "--groups",
+    "covariates": "--covariates",
     "include": "--include",
     "exclude": "--exclude",
     "costs": "--costs",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ def run_diagnostics(
     *,
     y: np.ndarray | None = None,
     groups: Sequence[Any] | None,
+    covariates: Mapping[str, Any] | None = None,
     fit_seconds: float,
     permutations: int | None,
     halves: int,
@@ -56,18 +57,21 @@ def run_diagnostics(
             DEFAULT_PERMUTATIONS if permutations is None else permutations,
             y=y,
             groups=groups,
+            covariates=covariates,
             random_state=0,
             max_seconds=MAX_SECONDS if permutations is None else math.inf,
         )
         about["permutation_null"] = null.to_json()
     if halves:
         try:
-            stability = stability_selection(model, X, halves, y=y, groups=groups, random_state=0)
+            stability = stability_selection(
+                model, X, halves, y=y, groups=groups, covariates=covariates, random_state=0
+            )
         except (InputError, ParameterError) as error:
             notes.append(f"stability selection was skipped: {error}")
         else:
             about["stability"] = stability.to_json()
-    redundancy = find_redundancy(found, X, groups=groups)
+    redundancy = find_redundancy(found, X, groups=groups, covariates=covariates)
     if redundancy is not None:
         about["redundancy"] = redundancy.to_json()
     return Diagnostics(about, notes)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..data.arrays import to_numpy
-from ..errors import ModelFileError
+from ..errors import ModelFileError, plural
 from ..files import sha256
 from ..models._base import VariableSelector
 from ..tables import ReadOptions, Table
@@ -38,9 +38,19 @@ def describe_data(
     if shape != (n, p):
         described["in the file"] = f"{shape[0]:,} rows, {shape[1]:,} variables"
     described["constant columns"] = f"{int(np.sum(~to_numpy(model.varying_))):,}"
-    for role, name in read_options.annotations.items():
-        described[role] = name
+    for role in ("label", "groups", "response"):
+        if role in read_options.annotations:
+            described[role] = read_options.annotations[role]
+    if table.covariates:
+        described["covariates"] = ", ".join(
+            f"{name} ({describe_covariate(values)})" for name, values in table.covariates.items()
+        )
     return described
+
+
+def describe_covariate(values: np.ndarray) -> str:
+    """Return "number", or the number of levels of a category."""
+    return "number" if values.dtype.kind == "f" else plural(np.unique(values).size, "level")
 
 
 def describe_settings(options: AnalysisOptions, model: VariableSelector) -> dict[str, str]:

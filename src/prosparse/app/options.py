@@ -64,19 +64,28 @@ class TableOptions(NamedTuple):
             f"{', '.join(method.name for method in offered().values() if method.accepts_groups)}."
         ),
     ] = None
+    covariates: Annotated[
+        list[str] | None,
+        _column(
+            help="Columns whose effects are removed before the analysis: age,sex,C(batch). Text "
+            "and C(...) are categories. For "
+            f"{', '.join(m.name for m in offered().values() if m.accepts_covariates)}."
+        ),
+    ] = None
     labels: Annotated[
         Path | None,
         _column(
             metavar="FILE",
-            help="Second file with the row names and the columns of --label, --groups or "
-            "--response.",
+            help="Second file with the row names and the columns of --label, --groups, "
+            "--covariates or --response.",
         ),
     ] = None
     transpose: Annotated[
         bool,
         _file_format(
             "--transpose",
-            help="Variables are in rows; --label, --groups and --response are row names.",
+            help="Variables are in rows; --label, --groups, --covariates and --response are row "
+            "names.",
         ),
     ] = False
     sheet: Annotated[
@@ -124,6 +133,7 @@ class TableOptions(NamedTuple):
             decimal=decimal,
             keep=decode_arguments(self.keep),
             groups=_decode(self.groups),
+            covariates=decode_arguments(self.covariates),
             response=_decode(response),
             sheet=_decode(self.sheet),
             labels=None if self.labels is None else str(self.labels),

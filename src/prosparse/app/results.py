@@ -106,6 +106,8 @@ def _write_selected(found: Findings, path: Path) -> None:
         statistics = {
             "communality": tests.communality, "pvalue": tests.pvalues, "qvalue": tests.qvalues
         }  # fmt: skip
+    if found.covariates is not None:
+        statistics["covariate_r2"] = found.covariates.r2
     variables = (
         [
             found.names[k],

@@ -45,6 +45,8 @@ def export_script(
         fit_arguments.append("np.array(table.response)")
     if read_options.groups is not None:
         fit_arguments.append("groups=table.groups")
+    if read_options.covariates:
+        fit_arguments.append("covariates=table.covariates")
     lines = [
         *["import numpy as np"] * is_supervised,
         *["from sklearn.preprocessing import StandardScaler"] * scaled,

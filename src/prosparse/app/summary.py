@@ -11,7 +11,11 @@ from rich.text import Text
 
 from ..errors import plural
 from ..phrases import percent, quote_name
-from ..report.narrative import describe_selection, list_communalities
+from ..report.narrative import (
+    describe_covariates,
+    describe_selection,
+    list_communalities,
+)
 from ..stability import PermutationNull, Stability, near_optimal_sizes
 from .analysis import Result
 from .output_paths import REPORT
@@ -38,6 +42,9 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
         "communality": None
         if found.tests is None
         else [float(found.tests.communality[k]) for k in selected],
+        "covariate_r2": None
+        if found.covariates is None
+        else [float(found.covariates.r2[k]) for k in selected],
         "null_expected_n_selected": None if null is None else null.expected_n_selected,
         "null_expected_by_kind": None if null is None else null.expected_n_selected_by_kind,
         "selection_frequency": None
@@ -81,6 +88,8 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
         rows.append(("method", f"{found.method}, {plural(count, 'component')}"))
     rows.append(("selected", describe_selection(found, null)))
     rows.append(("reason", found.reason))
+    if found.covariates is not None:
+        rows.append(("covariates", describe_covariates(found.covariates)))
     if found.by_evidence:
         rows.append(("similar sizes", near_optimal_sizes(found).summary()))
     if null is not None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..errors import ParameterError
-from .arrays import from_numpy, to_numpy
-from .operators.base import Operator
+
+if TYPE_CHECKING:
+    from .operators.base import Operator
 
 # Kinds of NumPy dtypes that labels keep; labels of all other dtypes become strings.
 LABEL_TYPES = "biufcSUMm"
-# Proportion of a sum of squares within groups below which the difference of sums has lost digits.
-_MIN_WITHIN = 1e-4
 
 
 class RowGroups(NamedTuple):
@@ -23,34 +22,11 @@ class RowGroups(NamedTuple):
     sizes: np.ndarray  # (n_groups,) number of rows in each group
     labels: np.ndarray  # (n_groups,) labels as given; strings unless of one of `LABEL_TYPES`
 
-    def column_means(self, op: Operator) -> np.ndarray:
-        """Compute the mean of each column in each group, (n_groups, p)."""
-        sums = to_numpy(op.rmatmul(self._indicators(op))).astype(float).T
-        return np.asarray(sums / self.sizes[:, None])
-
-    def centre(self, values: np.ndarray) -> np.ndarray:
-        """Subtract from each row of an array (n, k) the mean of its group."""
-        sums = np.zeros((self.sizes.size, values.shape[1]))
-        np.add.at(sums, self.codes, values)
-        return values - (sums / self.sizes[:, None])[self.codes]
-
     def centre_operator(self, op: Operator) -> Operator:
         """Subtract the group means from a data matrix; sparse data stay sparse."""
-        means, squares = self.column_means(op), to_numpy(op.column_squares()).astype(float)
-        like = op.column_squares()
-        centred = op.shifted(self._indicators(op), from_numpy(means, like, op.dtype))
-        within = np.maximum(squares - self.sizes @ means**2, 0.0)
-        cancelled = np.flatnonzero(within < _MIN_WITHIN * squares)
-        if cancelled.size:
-            summed = centred.take_columns(cancelled).column_squares()
-            within[cancelled] = to_numpy(summed).astype(float)
-        centred.remember_column_squares(within)
-        return centred
+        from .row_adjustment import RowAdjustment
 
-    def _indicators(self, op: Operator) -> np.ndarray:
-        """Return the indicator matrix (n, n_groups) in the array library of ``op``."""
-        indicators = np.eye(self.sizes.size)[self.codes]
-        return from_numpy(indicators, op.column_squares(), op.dtype)
+        return RowAdjustment(self).adjust_operator(op)
 
 
 def single_group(n: int) -> RowGroups:

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..errors import InputError
-from .arrays import Array, TableLike
+from .arrays import Array, TableLike, from_numpy, to_numpy
 from .columns import Columns, RawRows, restandardise_rows, standardise_rows
 from .containers import Table, container_of
 from .operators.base import Operator
 from .operators.weighted import WeightedRawRows
+from .row_adjustment import RowAdjustment
+
+# Proportion of the variance of a column that must remain after the adjustment.
+_MIN_RESIDUAL_VARIANCE = 1e-9
+
+
+class AdjustedColumns(NamedTuple):
+    """Columns that vary after an adjustment of the rows."""
+
+    op: Operator  # before the adjustment
+    residuals: Operator  # residuals of unit variance
+    columns: Columns  # `scale` contains the standard deviations of the residuals
+    # Proportion of the variance within groups that the covariates explain, also of dropped columns.
+    r2: np.ndarray
 
 
 def standardise(
@@ -29,6 +45,39 @@ def restandardise(
 ) -> tuple[Operator, Columns]:
     """Standardise a matrix again with other row weights and the same scales."""
     return restandardise_rows(_raw_rows(X, weights), columns, centre=centre)
+
+
+def adjust_columns(op: Operator, columns: Columns, adjustment: RowAdjustment) -> AdjustedColumns:
+    """Replace scaled columns by their residuals given groups and covariates, of unit variance.
+
+    Columns that groups and covariates determine are dropped, like constant columns.
+    """
+    if adjustment.is_intercept:
+        return AdjustedColumns(op, op, columns, np.zeros(op.shape[1]))
+    n, before = op.shape[0], to_numpy(op.column_squares()).astype(float)
+    within, residuals = adjustment.squares_within_groups(op), adjustment.adjust_operator(op)
+    after = to_numpy(residuals.column_squares()).astype(float)
+    kept = np.flatnonzero(after > _MIN_RESIDUAL_VARIANCE * before)
+    if kept.size < 2:
+        raise InputError(
+            f"{kept.size} of the {before.size} varying columns of X vary within groups and given "
+            "the covariates; at least 2 are required. Check `groups` and `covariates`."
+        )
+    like = op.column_squares()
+    if kept.size < before.size:
+        index = from_numpy(kept, like)
+        op, residuals = op.take_columns(index), residuals.take_columns(index)
+    deviation = np.sqrt(after[kept] / n)
+    residuals = residuals.scale_columns(from_numpy(1.0 / deviation, like, op.dtype))
+    residuals.remember_column_squares(from_numpy(np.full(kept.size, float(n)), like))
+    positions = columns.varying_index[kept]
+    varying = np.zeros(columns.mean.shape[0], dtype=bool)
+    varying[positions] = True
+    scale = to_numpy(columns.scale).astype(float).copy()
+    scale[positions] *= deviation
+    r2 = np.clip(1.0 - after / np.maximum(within, _MIN_RESIDUAL_VARIANCE * before), 0.0, 1.0)
+    adjusted = columns._replace(scale=columns.numbers(scale), varying=columns.values(varying))
+    return AdjustedColumns(op, residuals, adjusted, r2)
 
 
 def operator_of(X: Table, mean: Array, scale: Array) -> Operator:

@@ -377,10 +377,14 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         ndarray of shape (n_samples, n_components_)
             Scores.
         """
+        return self._transform(X)
+
+    def _transform(self, X: TableLike, **metadata: Any) -> Array:
+        """Project rows, which `_operator_of` standardises given the metadata."""
         check_is_fitted(self)
         selected = np.flatnonzero(to_numpy(self.support_))
         X = self._validate(X, reset=False)
-        op = self._operator_of(X, selected)
+        op = self._operator_of(X, selected, **metadata)
         projection = as_like(take_columns(self._projection(), selected).T, X, op.dtype)
         scores = op.matmul(projection)
         return op.xp.astype(scores, X.dtype, copy=False) if is_floating(X) else scores
@@ -402,9 +406,13 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         -------
         float
         """
+        return self._score(X)
+
+    def _score(self, X: TableLike, **metadata: Any) -> float:
+        """Compute `score` of rows, which `_operator_of` standardises given the metadata."""
         check_is_fitted(self)
         varying = np.flatnonzero(to_numpy(self.varying_))
-        op = self._operator_of(self._validate(X, reset=False), varying)
+        op = self._operator_of(self._validate(X, reset=False), varying, **metadata)
         W = to_numpy(take_columns(self.components_, varying)).astype(float)
         total = float(np.sum(to_numpy(op.column_squares())))
         return float(np.sum(added_squares(op, W))) / total if total else 1.0

@@ -136,6 +136,11 @@ class Method:
         return "groups" in signature(self.estimator.fit).parameters
 
     @property
+    def accepts_covariates(self) -> bool:
+        """Whether ``fit`` accepts covariates of the rows."""
+        return "covariates" in signature(self.estimator.fit).parameters
+
+    @property
     def projects(self) -> bool:
         """Whether the estimator computes scores."""
         return issubclass(self.estimator, SparseProjection)

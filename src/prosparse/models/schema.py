@@ -275,6 +275,30 @@ def check_cardinalities(state: State) -> None:
         )
 
 
+COVARIATES: Mapping[str, Field] = {
+    "covariate_names_": strings("+"),
+    "covariate_levels_": DictOf(strings("+")),
+    "covariate_mean_": numbers("c", finite=True),
+    "covariate_coef_": numbers("c", "p", finite=True),
+    "covariate_r2_": nonnegative("p"),
+}
+"""Attributes of a model that was fitted with covariates; they exist together."""
+
+
+def check_covariates(state: State) -> None:
+    """Check that there is one coefficient for each number and each level but the first."""
+    if "covariate_names_" not in state:
+        return
+    names, levels = state["covariate_names_"].tolist(), state["covariate_levels_"]
+    widths = [len(levels[name]) - 1 if name in levels else 1 for name in names]
+    expected, found = sum(widths), len(state["covariate_mean_"])
+    if len(set(names)) < len(names) or set(levels) - set(names) or expected != found:
+        raise ModelFileError(
+            f"`covariate_names_` and `covariate_levels_` imply {plural(expected, 'coefficient')}, "
+            f"but `covariate_mean_` has {found}."
+        )
+
+
 class Schema(NamedTuple):
     """Declaration of the fitted attributes of one method."""
 

@@ -93,6 +93,7 @@ class ScoresDisplay(Display):
         label: ArrayLike | None = None,
         biplot: bool = False,
         max_features: int = 10,
+        covariates: Any = None,
         ax: Axes | None = None,
         **points: Any,
     ) -> Self:
@@ -112,6 +113,8 @@ class ScoresDisplay(Display):
             Whether variables are drawn as arrows.
         max_features : int, default=10
             Maximum number of arrows, the longest first.
+        covariates : DataFrame or array-like of shape (n_samples, n_covariates), default=None
+            Covariates of the rows, for an estimator that was fitted with covariates.
         ax : matplotlib Axes, default=None
             Axes to draw into. By default, a new figure is created.
         **points : dict
@@ -122,7 +125,7 @@ class ScoresDisplay(Display):
         ScoresDisplay
         """
         findings = cls._findings(estimator)
-        scores = scores_of(estimator, X)
+        scores = scores_of(estimator, X, covariates)
         assert scores is not None
         pair = components if scores.shape[1] > 1 else (0, 0)
         loadings, names = None, findings.names

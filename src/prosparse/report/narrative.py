@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..findings import Findings, Reconstruction, VariableTests
+from ..findings import CovariateEffects, Findings, Reconstruction, VariableTests
 from ..phrases import join_items, percent, quote_name
 from ..stability import PermutationNull, Stability, near_optimal_sizes
 
@@ -180,6 +180,8 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
         f"{assumption}, the false discovery rate is at most {fdr:.3g}: on average, at most "
         f"{100 * fdr:.3g} of 100 selected variables are false discoveries.",
     ]
+    if found.covariates is not None:
+        sentences.append(describe_covariates(found.covariates))
     if found.n_selected > 1:
         communalities = ", ".join(list_communalities(found, tests, MAX_NAMED))
         sentences.append(f"Largest communalities: {communalities}.")
@@ -189,6 +191,17 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
             "(--min-communality) to require a minimum communality."
         )
     return sentences
+
+
+def describe_covariates(covariates: CovariateEffects) -> str:
+    """State how much of the variables the covariates explain."""
+    names = join_items([quote_name(name) for name in covariates.names])
+    r2 = covariates.r2
+    verb = "explains" if len(covariates.names) == 1 else "explain"
+    return (
+        f"Before the test, {names} {verb} {percent(float(np.median(r2)))} of the variance of a "
+        f"variable (median; maximum {percent(float(np.max(r2)))}), which was removed."
+    )
 
 
 def _list_most_relevant(found: Findings) -> list[str]:

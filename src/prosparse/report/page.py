@@ -58,6 +58,7 @@ def write_report(
     about: dict[str, Any] | None = None,
     permutations: PermutationNull | None = None,
     stability: Stability | None = None,
+    covariates: Any = None,
 ) -> Path:
     """Write a report of a fitted model to one HTML file that needs no network.
 
@@ -80,6 +81,8 @@ def write_report(
         Result of `prosparse.stability.permutation_null`.
     stability : Stability or None, default=None
         Result of `prosparse.stability.stability_selection`.
+    covariates : DataFrame or array-like of shape (n_samples, n_covariates), default=None
+        Covariates of the rows of ``X``, for a model that was fitted with covariates.
 
     Returns
     -------
@@ -98,7 +101,7 @@ def write_report(
     >>> "GSPPCA selected 10 of 30 variables, with 5 components." in page
     True
     """
-    scores = None if X is None else scores_of(model, X)
+    scores = None if X is None else scores_of(model, X, covariates)
     path, about = Path(path), dict(about or {})
     found = findings_of(model, about.get("total_variance"))
     if permutations is not None:
@@ -106,7 +109,7 @@ def write_report(
     if stability is not None:
         about["stability"] = stability.to_json()
     if X is not None and "redundancy" not in about:
-        redundancy = find_redundancy(found, X)
+        redundancy = find_redundancy(found, X, covariates=covariates)
         about["redundancy"] = None if redundancy is None else redundancy.to_json()
     write_text(path, render(found, scores=scores, ids=ids, label=label, about=about))
     return path

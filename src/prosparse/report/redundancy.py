@@ -15,7 +15,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from ..data import container_of, take_columns
-from ..data.row_groups import row_groups
+from ..data.covariates import row_design
 from ..findings import Findings, Reconstruction
 from ..phrases import quote_name
 
@@ -91,12 +91,13 @@ def find_redundancy(
     X: Any,
     *,
     groups: Sequence[Any] | None = None,
+    covariates: Any = None,
     min_correlation: float = MIN_CORRELATION,
 ) -> Redundancy | None:
     """Find groups of redundant variables among the selected ones.
 
-    Correlations are computed within ``groups`` of rows, if given. Returns None without data, with
-    missing values, with data on disk, or with fewer than two selected variables.
+    Correlations are computed within ``groups`` of rows and given ``covariates``. Returns None
+    without data, with missing values, with data on disk, or with fewer than two selected variables.
     """
     if found.reconstruction is not None:
         return _group_by_proxy(found, found.reconstruction)
@@ -109,10 +110,10 @@ def find_redundancy(
     if any(container_of(view).stays_in_place for view in views):
         return None
     values = _read_columns(views, columns) if has_views else _to_dense(take_columns(X, columns))
-    rows = row_groups(groups, values.shape[0])
+    rows = row_design(groups, covariates, values.shape[0]).adjustment
     if np.isnan(values).any():
         return None
-    correlation = np.clip(np.abs(_correlate(values, None if rows is None else rows.codes)), 0, 1)
+    correlation = np.clip(np.abs(_correlate(rows.residuals(values))), 0, 1)
     distances = squareform(1.0 - correlation, checks=False)
     labels = fcluster(linkage(distances, "complete"), 1.0 - min_correlation + 1e-12, "distance")
     redundant = []
@@ -141,11 +142,8 @@ def _to_dense(X: Any) -> np.ndarray:
     return np.asarray(X.toarray() if container_of(X).is_sparse else X, dtype=float)
 
 
-def _correlate(values: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
-    """Return the correlation matrix of the columns, within groups if given."""
-    values = values - values.mean(axis=0)
-    for code in [] if codes is None else np.unique(codes):
-        values[codes == code] -= values[codes == code].mean(axis=0)
+def _correlate(values: np.ndarray) -> np.ndarray:
+    """Return the correlation matrix of centred columns."""
     norms = np.linalg.norm(values, axis=0)
     values = values / np.where(norms > 0, norms, 1.0)
     return np.asarray(values.T @ values)

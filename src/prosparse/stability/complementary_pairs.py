@@ -276,6 +276,7 @@ def stability_selection(
     *,
     y: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    covariates: Any = None,
     threshold: float = DEFAULT_THRESHOLD,
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
@@ -296,6 +297,8 @@ def stability_selection(
     groups : array-like of shape (n_samples,) or None, default=None
         Group labels of the rows. All rows of a group are in the same half, and methods that
         accept ``groups`` receive them.
+    covariates : DataFrame or array-like of shape (n_samples, n_covariates), default=None
+        Covariates of the fit.
     threshold : float, default=0.9
         Minimum selection frequency of a stable variable, above 0.5.
     random_state : int, RandomState or None, default=None
@@ -334,7 +337,7 @@ def stability_selection(
             f"`n_subsamples` must be even (complementary pairs of halves), got {n_subsamples}."
         )
     threshold = check_threshold(threshold)
-    refitter = Refitter(model, X, y, groups)
+    refitter = Refitter(model, X, y, groups, covariates)
     n = refitter.n_rows
     if n < MIN_ROWS:
         raise InputError(

@@ -335,6 +335,7 @@ def permutation_null(
     kind: Literal["auto", "signs", "permutation"] = "auto",
     y: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    covariates: Any = None,
     random_state: int | np.random.RandomState | None = None,
     max_seconds: float = math.inf,
     n_jobs: int | None = None,
@@ -360,6 +361,9 @@ def permutation_null(
     groups : array-like of shape (n_samples,) or None, default=None
         Group labels of the rows. The means are those of the groups, and values are permuted within
         groups.
+    covariates : DataFrame or array-like of shape (n_samples, n_covariates), default=None
+        Covariates of the fit. Dense data are replaced by their residuals given the covariates
+        before they are randomised.
     random_state : int, RandomState or None, default=None
         Seed for the signs or permutations.
     max_seconds : float, default=inf
@@ -402,7 +406,7 @@ def permutation_null(
     check_jobs(n_jobs)
     check_integer("n_permutations", n_permutations, 1)
     check_non_negative("max_seconds", max_seconds, infinite=True)
-    refitter = Refitter(model, X, y, groups)
+    refitter = Refitter(model, X, y, groups, covariates)
     rng = np.random.default_rng(seed_of(random_state))
     found = findings_of(model)
     statistic_name, statistic = _compute_statistic(found, model, refitter.X, refitter.y)

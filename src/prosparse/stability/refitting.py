@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.base import clone
 
 from ..data import container_of
 from ..data.arrays import to_numpy
+from ..data.covariates import row_design, take_rows
 from ..data.randomisation import flip_deviations, permute_columns
 from ..data.row_groups import RowGroups, row_groups
 from ..errors import InputError, ParameterError, end_sentence, plural
@@ -24,12 +26,17 @@ NullKind = Literal["signs", "permutation"]  # randomisation of a null dataset
 class Refitter:
     """Refit a model to some of its rows, or to data without shared variance.
 
-    The model is not changed. ``X``, ``y`` and ``groups`` are those of its fit; ``X`` may be a list
-    of data matrices with the same rows.
+    The model is not changed. ``X``, ``y``, ``groups`` and ``covariates`` are those of its fit;
+    ``X`` may be a list of data matrices with the same rows.
     """
 
     def __init__(
-        self, model: VariableSelector, X: Any, y: ArrayLike | None, groups: ArrayLike | None
+        self,
+        model: VariableSelector,
+        X: Any,
+        y: ArrayLike | None,
+        groups: ArrayLike | None,
+        covariates: Any = None,
     ):
         self.model, self.method = model, method_of(model)
         refuse_unfitted(model)
@@ -53,6 +60,7 @@ class Refitter:
         self._check_values()
         self.y = _check_response(self.method, model, y, self.n_rows)
         self.groups: RowGroups | None = row_groups(groups, self.n_rows)
+        self.covariates = _check_covariates(model, covariates)
 
     def _check_values(self) -> None:
         """Raise the error of the model for data that it cannot use."""
@@ -66,10 +74,14 @@ class Refitter:
         """Data that the model was fitted to."""
         return self.views if self.has_views else self.views[0]
 
-    def refit(self, views: list[Any], y: Any, groups: Any, parameters: dict[str, Any]) -> Any:
+    def refit(
+        self, views: list[Any], y: Any, groups: Any, covariates: Any, parameters: dict[str, Any]
+    ) -> Any:
         """Fit a clone without warnings; return the error if the fit fails."""
         model = clone(self.model).set_params(**parameters)
         metadata = {} if groups is None or not self.method.accepts_groups else {"groups": groups}
+        if covariates is not None:
+            metadata["covariates"] = covariates
         with warnings.catch_warnings():
             # The fit to all rows has already issued its warnings.
             warnings.simplefilter("ignore")
@@ -84,7 +96,9 @@ class Refitter:
         """Return the mask of variables selected on some rows, or the error."""
         views = [container_of(view).take_rows(view, rows) for view in self.views]
         labels = None if self.groups is None else self.groups.codes[rows]
-        model = self.refit(views, None if self.y is None else self.y[rows], labels, parameters)
+        covariates = take_rows(self.covariates, self.n_rows, rows)
+        y = None if self.y is None else self.y[rows]
+        model = self.refit(views, y, labels, covariates, parameters)
         return model if isinstance(model, Exception) else to_numpy(model.support_).astype(bool)
 
     @property
@@ -114,13 +128,39 @@ class Refitter:
         if self.y is not None:
             return self.views, self.y[_permutation(self.n_rows, rng, codes)]
         randomise_columns = flip_deviations if kind == "signs" else permute_columns
-        return [randomise_columns(view, rng, codes) for view in self.views], None
+        return [randomise_columns(view, rng, codes) for view in self._adjusted_views], None
+
+    @cached_property
+    def _adjusted_views(self) -> list[Any]:
+        """Residuals of dense data given the covariates; other data are unchanged."""
+        if self.covariates is None or self.model.get_params(deep=False).get("counts", False):
+            return self.views
+        adjustment = row_design(None, self.covariates, self.n_rows).adjustment
+        adjusted = []
+        for view in self.views:
+            container = container_of(view)
+            if container.in_memory and not container.is_sparse:
+                values = adjustment.residuals(container.to_dense(view))
+                view = container.replace_values(view, values)  # noqa: PLW2901
+            adjusted.append(view)
+        return adjusted
 
     def refit_randomised(
         self, views: list[Any], y: np.ndarray | None, parameters: dict[str, Any]
     ) -> Any:
         """Fit a clone to the data of `randomise`; return the error if the fit fails."""
-        return self.refit(views, y, None if self.groups is None else self.groups.codes, parameters)
+        codes = None if self.groups is None else self.groups.codes
+        return self.refit(views, y, codes, self.covariates, parameters)
+
+
+def _check_covariates(model: Any, covariates: Any) -> Any:
+    """Return the covariates, which a model requires if and only if its fit received them."""
+    name, has_covariates = type(model).__name__, hasattr(model, "covariate_names_")
+    if covariates is None and has_covariates:
+        raise InputError(f"this {name} was fitted with covariates; pass them as `covariates`.")
+    if covariates is not None and not has_covariates:
+        raise InputError(f"this {name} was fitted without covariates; omit `covariates`.")
+    return covariates
 
 
 def _check_response(method: Method, model: Any, y: ArrayLike | None, n: int) -> np.ndarray | None:

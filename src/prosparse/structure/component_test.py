@@ -44,7 +44,7 @@ def component_pvalues(
     tested = beta_tail(partial, Moments(mean, gaussian_variance(mean, dof)))
     if robust:
         U = data.scores(found, count)
-        weights = data.from_numpy(data.flip_correction[:, None] * U**2)
+        weights = data.from_numpy(data.adjustment.flip_correction[:, None] * U**2)
         mean = data.to_numpy(data.op.power_sums(2, weights)) / squares[:, None]
         flips = beta_tail(partial, Moments(mean, 2.0 * mean**2 * (1.0 - 1.0 / data.n)))
         tested = np.maximum(tested, flips)

@@ -4,20 +4,20 @@ The shape of the data determines the algorithm. With few columns, the components
 Gram matrix X'X; with few rows, from X X'. If both dimensions are large, only the leading components
 are computed, together with an upper bound on the remaining eigenvalues.
 
-Rows may be grouped (donors, batches, repeated measures). Columns are then centred within groups.
+Columns are residuals given an intercept, groups of rows (donors, batches, repeated measures) and
+covariates (`RowAdjustment`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from ..data import Operator
 from ..data.arrays import Array, from_numpy, to_numpy
-from ..data.row_groups import RowGroups, single_group
+from ..data.row_adjustment import RowAdjustment, intercept
 from ..numerics.spectrum import EXACT_SIDE, eigenpairs, leading_eigenvectors
 from ..parallel import in_parallel, slices_of
 from .leave_one_out import R2Bounds, leave_one_out_r2
@@ -53,15 +53,16 @@ class StandardisedData:
     Parameters
     ----------
     op : Operator
-        Data matrix with columns of equal variance, centred (within groups).
-    groups : RowGroups or None
-        Groups of rows within which the columns are centred.
+        Data matrix with columns of equal variance, which are residuals of the adjustment.
+    adjustment : RowAdjustment or None
+        Adjustment of the rows; an intercept if None.
     """
 
-    def __init__(self, op: Operator, groups: RowGroups | None = None):
-        self.op, self.groups = op, single_group(op.shape[0]) if groups is None else groups
+    def __init__(self, op: Operator, adjustment: RowAdjustment | None = None):
+        self.op = op
+        self.adjustment = intercept(op.shape[0]) if adjustment is None else adjustment
         self.n, self.p = op.shape
-        self.dof = self.n - self.groups.sizes.size
+        self.dof = self.n - self.adjustment.n_parameters
         self.sums_of_squares = to_numpy(op.column_squares()).astype(float)
         # Consecutive calls often use the same subset or a similar one.
         self.last_components: PrincipalComponents | None = None
@@ -76,7 +77,7 @@ class StandardisedData:
 
     def take_columns(self, columns: np.ndarray) -> StandardisedData:
         """Restrict the data to some columns."""
-        return StandardisedData(self.op.take_columns(columns), self.groups)
+        return StandardisedData(self.op.take_columns(columns), self.adjustment)
 
     def principal_components(
         self, members: np.ndarray, count: int, tolerance: float = TEST_TOLERANCE
@@ -301,12 +302,6 @@ class StandardisedData:
     def to_numpy(self, array: Array) -> np.ndarray:
         """Convert to a NumPy array in double precision."""
         return _to_float64(array)
-
-    @cached_property
-    def flip_correction(self) -> np.ndarray:
-        """Factors g / (g - 1) that correct squares for centring within groups of g rows, (n,)."""
-        sizes = self.groups.sizes[self.groups.codes].astype(float)
-        return np.where(sizes > 1.0, sizes / np.maximum(sizes - 1.0, 1.0), 1.0)
 
     def from_numpy(self, array: np.ndarray) -> Array:
         """Convert to the array library and dtype of the data."""

@@ -35,7 +35,7 @@ from .null_distribution import (
 )
 from .pair_correlation import LargestCorrelations, find_largest_correlations
 
-MIN_DOF = 4  # minimum degrees of freedom: rows minus groups
+MIN_DOF = 4  # minimum degrees of freedom: rows minus parameters of their adjustment
 MAX_TESTED = 16  # maximum number of components; weaker ones seldom help and cost power
 # Weights of the two statistics: a p-value p of a column becomes p / weight.
 COMPONENT_WEIGHT, PAIR_WEIGHT = 0.9, 0.1
@@ -333,13 +333,13 @@ class LeaveOneOutTest:
         if is_member.any():
             scores[is_member] = self._own_scores(columns[is_member])
         Y = data.dense_columns(columns).T / np.sqrt(self._squares[columns, None])
-        return residual_flip_moments(scores, Y, 1.0 - 1.0 / data.flip_correction)
+        return residual_flip_moments(scores, Y, data.adjustment.leverages)
 
     def _common_flip_sums(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Compute M and sum_a h_a^2 y_a^4 of some columns with the scores of all members."""
         data, D = self.tester.data, self.count
         i, k = upper_triangle(D)
-        U, correction = self._scores[:, :D], data.flip_correction[:, None]
+        U, correction = self._scores[:, :D], data.adjustment.flip_correction[:, None]
         subset = data.op if columns.size == data.p else data.op.take_columns(columns)
         subset = subset.rough()  # six digits suffice
         products = data.from_numpy(correction * U[:, i] * U[:, k])
@@ -355,7 +355,7 @@ class LeaveOneOutTest:
         data, D = self.tester.data, self.count
         i, k = upper_triangle(D)
         scores = self._own_scores(columns)
-        weights = (data.dense_columns(columns).T ** 2) * data.flip_correction  # y_a^2
+        weights = (data.dense_columns(columns).T ** 2) * data.adjustment.flip_correction  # y_a^2
         weighted = np.swapaxes(scores * weights[:, :, None], 1, 2)
         M = weighted @ scores
         leverages = np.cumsum(scores**2, axis=2)

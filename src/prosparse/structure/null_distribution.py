@@ -12,8 +12,9 @@ may then have unequal noise. With M = sum_a y_a^2 u_a u_a', the covariance matri
 
     E[R2(d)] = tr M(d),    Var[R2(d)] = 2 (|M(d)|_F^2 - sum_a h_a(d)^2 y_a^4),
 
-where M(d) is the leading d x d block. Centring within a group of g rows reduces y_a^2 by the factor
-1 - 1/g on average, for which it is corrected.
+where M(d) is the leading d x d block. In residuals given groups and covariates, y_a^2 is smaller by
+the factor 1 - h'_a with the leverage h'_a of row a in their design (1/g in a group of g rows), for
+which it is corrected (`RowAdjustment`).
 
 The variance of U'y that M estimates contains the variance that U explains, if there is any. With
 few rows this costs much power. There y_a is replaced by its residual e_a / (1 - h_a) given the
@@ -65,7 +66,7 @@ def permutation_moments(
     """Compute the moments of R2(d) under permutation of the rows, [K95] (2).
 
     ``squared_leverages`` (D,), or (n_columns, D), are sum_a h_a(d)^2, and ``fourth_moments``
-    (n_columns,) are sum_a y_a^4. The degrees of freedom are n minus the number of groups.
+    (n_columns,) are sum_a y_a^4. The degrees of freedom are n minus the number of parameters.
     """
     d = np.arange(1.0, squared_leverages.shape[-1] + 1.0)
     expected = 2.0 * d * (n - 1.0 - d) / ((n - 1.0) ** 2 * (n + 1.0))
@@ -93,12 +94,12 @@ def sign_flip_moments(M: np.ndarray, squared_diagonal: np.ndarray) -> Moments:
 
 
 def residual_flip_moments(
-    scores: np.ndarray, Y: np.ndarray, group_leverages: np.ndarray
+    scores: np.ndarray, Y: np.ndarray, design_leverages: np.ndarray
 ) -> Moments:
     """Compute the moments of R2(d) under random signs of leave-one-row-out residuals, [MW85].
 
     ``scores`` (n_columns, n, D) are orthonormal, ``Y`` (n_columns, n) has rows of unit length, and
-    ``group_leverages`` (n,) are 1 / g for rows of a group of g.
+    ``design_leverages`` (n,) are the leverages of the rows in the design of their adjustment.
     """
     mean, variance = np.zeros((2, Y.shape[0], scores.shape[2]))
     residuals, leverages = Y, np.zeros(Y.shape)
@@ -106,7 +107,7 @@ def residual_flip_moments(
         u = scores[:, :, d]
         residuals = residuals - np.sum(u * Y, axis=1, keepdims=True) * u
         leverages = leverages + u * u
-        free = np.maximum(1.0 - leverages - group_leverages, _MIN_FREE)
+        free = np.maximum(1.0 - leverages - design_leverages, _MIN_FREE)
         squares = (residuals / free) ** 2
         leading = scores[:, :, : d + 1]
         M = np.swapaxes(leading * squares[:, :, None], 1, 2) @ leading

@@ -72,7 +72,7 @@ def _flip_pvalues(data: StandardisedData, columns: np.ndarray, partners: np.ndar
     both, position = np.unique(np.concatenate([columns, partners]), return_inverse=True)
     Y = data.dense_columns(both) / np.sqrt(np.maximum(data.sums_of_squares[both], 1e-300))
     W = Y[:, position[: columns.size]] * Y[:, position[columns.size :]]
-    return sign_flip_bound(W, data.flip_correction)
+    return sign_flip_bound(W, data.adjustment.flip_correction)
 
 
 def sign_flip_bound(W: np.ndarray, correction: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..data import Operator
 from ..data.arrays import from_numpy, to_numpy
-from ..data.row_groups import RowGroups, single_group
+from ..data.row_adjustment import RowAdjustment, intercept
 
 _SAMPLING_VARIANCE = 1.36  # of log m, times the number of columns, for Gaussian entries
 _MIN_OUTLYING = 3.0  # standard errors of log m beyond which a row counts as outlying
@@ -34,45 +34,55 @@ _MIN_VARIANCE = 1e-9  # relative variance below which a column is constant withi
 class EqualisedRows(NamedTuple):
     """Data with rows of equal scale."""
 
-    op: Operator  # columns of equal variance, centred (within groups)
+    op: Operator  # columns of equal variance, residuals of `adjustment`
     row_scale: np.ndarray  # (n,) relative to the median row
+    adjustment: RowAdjustment  # of the divided rows
 
 
-def equalise_rows(op: Operator, groups: RowGroups | None = None) -> EqualisedRows:
+def equalise_rows(op: Operator, adjustment: RowAdjustment | None = None) -> EqualisedRows:
     """Divide each row by its scale and standardise the columns again.
 
-    The columns of ``op`` have equal variance and mean 0. They are centred within the groups before
-    and after the division: differences between groups divided by unequal scales would remain.
+    The columns of ``op`` have equal variance. Groups and covariates are removed from the divided
+    rows by a design that is divided by the same scales (weighted least squares): residuals that are
+    divided afterwards would be correlated in the direction of the design.
     """
-    rows = single_group(op.shape[0]) if groups is None else groups
-    if rows.sizes.size > 1:
-        op = rows.centre_operator(op)
-    scale = estimate_row_scale(op, rows)
-    like = op.column_squares()
-    divided = rows.centre_operator(op.scale_rows(from_numpy(1.0 / scale, like, op.dtype)))
-    squares = to_numpy(divided.column_squares()).astype(float)
+    adjustment = intercept(op.shape[0]) if adjustment is None else adjustment
+    scale = estimate_row_scale(op, adjustment)
+    like, weighted = op.column_squares(), adjustment.weighted(1.0 / scale)
+    divided = weighted.adjust_operator(op.scale_rows(from_numpy(1.0 / scale, like, op.dtype)))
+    return EqualisedRows(equalise_columns(divided), scale, weighted)
+
+
+def equalise_columns(op: Operator) -> Operator:
+    """Scale columns to unit variance; columns without variance become zero."""
+    squares = to_numpy(op.column_squares()).astype(float)
     varies = squares > _MIN_VARIANCE * float(np.max(squares))
     n = float(op.shape[0])
     factors = np.sqrt(np.where(varies, n / np.where(varies, squares, 1.0), 0.0))
-    equalised = divided.scale_columns(from_numpy(factors, like, op.dtype))
+    equalised = op.scale_columns(from_numpy(factors, op.column_squares(), op.dtype))
     equalised.remember_column_squares(np.where(varies, n, 0.0))
-    return EqualisedRows(equalised, scale)
+    return equalised
 
 
-def estimate_row_scale(op: Operator, rows: RowGroups) -> np.ndarray:
-    """Estimate the scale of each row from up to 1,000 evenly spaced columns, (n,)."""
+def estimate_row_scale(op: Operator, adjustment: RowAdjustment) -> np.ndarray:
+    """Estimate the scale of each row from up to 1,000 evenly spaced columns, (n,).
+
+    The residuals of a row are corrected for its leverage in the design.
+    """
     n, p = op.shape
     count = min(p, _MAX_COLUMNS, max(_MIN_COLUMNS, _MAX_ENTRIES // n))
     columns = np.unique(np.linspace(0, p - 1, count).astype(int))
-    Z = to_numpy(op.take_columns(columns).dense()).astype(float)
-    Z = rows.centre(Z)
+    Z = adjustment.residuals(to_numpy(op.take_columns(columns).dense()).astype(float))
     scale = np.ones(n)
     for _ in range(_N_ITERATIONS):
-        standardised = rows.centre(Z / scale[:, None])
+        weighted = adjustment.weighted(1.0 / scale)
+        standardised = weighted.residuals(Z / scale[:, None])
         deviation = np.sqrt(np.mean(standardised**2, axis=0))
         standardised /= np.where(deviation > 0.0, deviation, np.inf)
         magnitudes = np.median(np.abs(standardised), axis=1, overwrite_input=True)
-        scale *= _shrunken_scale(magnitudes, columns.size)
+        magnitudes *= np.sqrt(weighted.flip_correction)
+        free = weighted.has_residual
+        scale[free] *= _shrunken_scale(magnitudes[free], columns.size)
     return np.asarray(scale / float(np.median(scale)))
 
 

@@ -27,7 +27,7 @@ from .labels import attach_labels, read_labels
 from .matrices import read_h5ad, read_mtx, read_numpy
 from .orientation import note_orientation, transpose_table
 from .preparation import prepare_table
-from .response import parse_response
+from .response import parse_covariates, parse_response
 from .workbook import EXTENSIONS, read_workbook
 
 __all__ = ["READERS", "ReadOptions", "Table", "file_extension", "prepare_table", "read_table"]
@@ -121,6 +121,7 @@ def read_table(path: str | os.PathLike[str], options: ReadOptions | None = None)
         *note_dates(table.names),
         *note_dates(table.ids or ()),
     )
+    table = parse_covariates(table, options)
     return check_shape(parse_response(table, options))
 
 

@@ -34,6 +34,9 @@ def _ignore_progress(n_rows: int) -> None:
     """Show no progress."""
 
 
+_COVARIATE = "covariate "  # beginning of the roles of covariates
+
+
 class ReadOptions(NamedTuple):
     """Options of `read_table`.
 
@@ -67,6 +70,9 @@ class ReadOptions(NamedTuple):
         Function that is called with the number of rows read so far.
     groups : str or None
         Column with the groups of the rows, such as patients or batches.
+    covariates : tuple of str
+        Columns with covariates of the rows: names, or several names separated by commas. A name in
+        ``C(...)`` is a category although its values are numbers.
     response : str or None
         Column with the response of a regression: numbers, or two classes.
     sheet : str or None
@@ -89,20 +95,39 @@ class ReadOptions(NamedTuple):
     identifiers: tuple[str, ...] = ()
     progress: Callable[[int], None] = _ignore_progress
     groups: str | None = None
+    covariates: tuple[str, ...] = ()
     response: str | None = None
     sheet: str | None = None
     labels: str | None = None
 
     @property
+    def covariate_kinds(self) -> dict[str, bool]:
+        """Whether each covariate is a category by ``C(...)``, by name."""
+        kinds: dict[str, bool] = {}
+        for value in self.covariates:
+            for part in map(str.strip, value.split(",")):
+                is_category = part.startswith("C(") and part.endswith(")")
+                kinds[part[2:-1] if is_category else part] = is_category
+        return kinds
+
+    @property
     def annotations(self) -> dict[str, str]:
-        """Names of the label, group and response columns, by role."""
+        """Names of the label, group, response and covariate columns, by role."""
         names = {"label": self.label, "groups": self.groups, "response": self.response}
-        return {role: name for role, name in names.items() if name is not None}
+        roles = {role: name for role, name in names.items() if name is not None}
+        return roles | {f"{_COVARIATE}{name}": name for name in self.covariate_kinds}
 
     def without_annotations(self, *roles: str) -> ReadOptions:
         """Return the options without the annotations of these roles, or without any."""
-        removed: dict[str, Any] = dict.fromkeys(roles or ("label", "groups", "response"))
-        return self._replace(**removed)
+        roles = roles or tuple(self.annotations)
+        removed: dict[str, Any] = {r: None for r in roles if not r.startswith(_COVARIATE)}
+        kinds = self.covariate_kinds.items()
+        kept = tuple(
+            f"C({name})" if is_category else name
+            for name, is_category in kinds
+            if f"{_COVARIATE}{name}" not in roles
+        )
+        return self._replace(**removed, covariates=kept)
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that also apply to other tables, as plain JSON."""
@@ -131,6 +156,8 @@ class Table(NamedTuple):
         Columns that were dropped because they number or identify the rows.
     groups : list or None
         Groups of the rows.
+    covariates : dict or None
+        Covariates of the rows by name: arrays of floats, or of strings for categories.
     response : list or None
         Response: floats, with NaN for missing values; or two classes, with None for missing ones.
     named_rows : dict
@@ -147,9 +174,22 @@ class Table(NamedTuple):
     notes: Sequence[str] = ()
     identifiers: tuple[str, ...] = ()
     groups: list[Any] | None = None
+    covariates: dict[str, Any] | None = None
     response: list[Any] | None = None
     named_rows: Mapping[str, list[Any]] = {}
     id_name: str = ""
+
+    def with_annotations(self, values: Mapping[str, Any]) -> Table:
+        """Return the table with annotations by role (`ReadOptions.annotations`)."""
+        covariates = {
+            role.removeprefix(_COVARIATE): list(cells)
+            for role, cells in values.items()
+            if role.startswith(_COVARIATE)
+        }
+        fields = {r: cells for r, cells in values.items() if not r.startswith(_COVARIATE)}
+        if covariates:
+            fields["covariates"] = {**(self.covariates or {}), **covariates}
+        return self._replace(**fields)
 
     def with_notes(self, *notes: str) -> Table:
         """Return the table with further notes."""
@@ -161,7 +201,7 @@ class Roles(NamedTuple):
 
     variables: list[int]
     ids: tuple[int, ...]  # columns that form the row names
-    annotations: Mapping[str, int]  # label, groups and response, if requested
+    annotations: Mapping[str, int]  # by role, see `ReadOptions.annotations`
     identifiers: tuple[int, ...]  # apparent identifiers, to be confirmed by all rows
 
     def text_columns(self) -> list[int]:
@@ -266,7 +306,8 @@ def assign_roles(
     for k in kept & other_roles:
         raise TableError(
             f"{path}: {quote(names[k])} is a variable by --keep, but has another role by --drop, "
-            "--label, --groups, --response or --id-column. Remove one of these options."
+            "--label, --groups, --covariates, --response or --id-column. Remove one of these "
+            "options."
         )
     assigned = kept | other_roles
     index = tuple(k for k in index if k not in assigned)

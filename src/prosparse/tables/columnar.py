@@ -117,8 +117,7 @@ def _read_batches(
         notes=notes,
         identifiers=tuple(names[k] for k in roles.identifiers),
         id_name=names[roles.ids[0]] if roles.ids else "",
-        **annotations,
-    )
+    ).with_annotations(annotations)
 
 
 def _refuse_non_numeric(path: Path, names: list[str], types: list[Any], roles: Roles) -> None:

@@ -104,7 +104,7 @@ def attach_labels(table: Table, labels: Labels, options: ReadOptions) -> Table:
     )
     if len(line_of) > len(table.ids):
         note += f"; {len(line_of) - len(table.ids):,} of its names are not in the table"
-    return table._replace(**values).with_notes(note, *labels.notes)
+    return table.with_annotations(values).with_notes(note, *labels.notes)
 
 
 def _find_key(table: Table, labels: Labels) -> str:

@@ -369,8 +369,7 @@ def make_table(
             for name, row in read.named_rows.items()
         },
         id_name=names[roles.ids[0]] if roles.ids else "",
-        **annotations,
-    )
+    ).with_annotations(annotations)
 
 
 def _refuse_rounded(

@@ -244,5 +244,4 @@ def _make_table(
         None if ids is None else [str(name) for name in ids],
         notes=notes,
         identifiers=tuple(texts[k] for k in roles.identifiers),
-        **known,
-    )
+    ).with_annotations(known)

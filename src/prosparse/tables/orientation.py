@@ -127,14 +127,17 @@ def transpose_table(table: Table, options: ReadOptions) -> Table:
     remaining = [k for k, name in enumerate(names) if name not in requested.names]
     unique, repeated = make_unique([names[k] for k in remaining], "rows")
     X = table.X if len(remaining) == len(names) else table.X[remaining]
-    return table._replace(
-        X=X.T.tocsr() if hasattr(X, "tocsr") else np.asarray(X).T,
-        names=unique,
-        ids=table.names,
-        id_name="",
-        named_rows={},
-        **annotations,
-    ).with_notes("the table was transposed", *repeated)
+    return (
+        table._replace(
+            X=X.T.tocsr() if hasattr(X, "tocsr") else np.asarray(X).T,
+            names=unique,
+            ids=table.names,
+            id_name="",
+            named_rows={},
+        )
+        .with_annotations(annotations)
+        .with_notes("the table was transposed", *repeated)
+    )
 
 
 def _rows_to_drop(table: Table, names: Sequence[str], options: ReadOptions) -> tuple[str, ...]:

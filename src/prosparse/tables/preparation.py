@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
+from ..data.covariates import take_rows
 from ..errors import TableError, check_choice, plural
 from ..selection.dimension import impute_by_pca
 from .base import Table, is_missing, list_names, name_row
@@ -213,4 +214,5 @@ def _select_rows(table: Table, rows: np.ndarray) -> Table:
         label=select(table.label),
         groups=select(table.groups),
         response=select(table.response),
+        covariates=take_rows(table.covariates, table.X.shape[0], rows),
     )

@@ -1,10 +1,12 @@
-"""Response of a regression: numbers, or two classes."""
+"""Response of a regression, and covariates: numbers, or categories."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from ..errors import TableError
 from .base import ReadOptions, Table, is_missing, name_row
@@ -30,6 +32,26 @@ def parse_response(table: Table, options: ReadOptions) -> Table:
         f"the response {options.response!r} has two values, {first!r} and {second!r}, and is "
         "treated as a class"
     )
+
+
+def parse_covariates(table: Table, options: ReadOptions) -> Table:
+    """Convert each covariate to floats, or to strings if it is a category."""
+    if table.covariates is None:
+        return table
+    parsed: dict[str, Any] = {}
+    for name, is_category in options.covariate_kinds.items():
+        cells = list(replace_decimal_commas(table.covariates[name], options.decimal))
+        values = [_parse_cell(cell) for cell in cells]
+        if None in values:
+            raise TableError(
+                f"{table.path}, {name_row(table, values.index(None))}: the covariate {name!r} is "
+                "missing. Add the value, or remove the row."
+            )
+        if is_category or any(isinstance(value, str) for value in values):
+            parsed[name] = np.array([str(cell).strip() for cell in cells], dtype=object)
+        else:
+            parsed[name] = np.array(values, dtype=float)
+    return table._replace(covariates=parsed)
 
 
 def parse_classes(cells: Sequence[Any]) -> list[Any] | None:

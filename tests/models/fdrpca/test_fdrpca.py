@@ -23,7 +23,7 @@ from prosparse import (
     save,
 )
 from prosparse.datasets import make_globally_sparse
-from prosparse.models.fdrpca.row_diagnostics import check_groups
+from prosparse.models._covariates import check_design
 
 
 @pytest.fixture(scope="module")
@@ -68,18 +68,19 @@ def test_fitted_attributes_are_consistent(fitted):
 
 @pytest.mark.parametrize("null", ["robust", "exchangeable"])
 def test_communality_is_the_r2_with_the_other_selected_columns(fitted, null):
-    """The robust test divides rows by their scale."""
+    """The robust test divides rows, and the intercept, by the scales of the rows."""
     X = fitted[0]
     model = FDRPCA(null=null).fit(X)
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     if null == "robust":
-        Z = Z / model.row_scale_[:, None]
-        Z -= Z.mean(axis=0)
+        Z, weights = Z / model.row_scale_[:, None], 1.0 / model.row_scale_
+        Z -= np.outer(weights, weights @ Z) / (weights @ weights)
+    unit = Z / np.linalg.norm(Z, axis=0)
     for j in range(60):
         others = model.support_.copy()
         others[j] = False
-        U = np.linalg.svd(Z[:, others] / Z[:, others].std(axis=0), full_matrices=False)[0]
-        R2 = np.sum((U[:, : model.n_components_].T @ Z[:, j]) ** 2) / np.sum(Z[:, j] ** 2)
+        U = np.linalg.svd(unit[:, others], full_matrices=False)[0]
+        R2 = np.sum((U[:, : model.n_components_].T @ unit[:, j]) ** 2)
         assert model.communality_[j] == pytest.approx(R2, abs=1e-9)
 
 
@@ -406,9 +407,9 @@ def test_columns_constant_within_groups():
 
 def test_invalid_groups():
     with pytest.raises(ParameterError, match="one label for each"):
-        check_groups([1, 2], 10)
+        check_design([1, 2], None, 10, 4)
     with pytest.raises(ParameterError, match="10 labels for 10 rows"):
-        check_groups(np.arange(10), 10)
+        check_design(np.arange(10), None, 10, 4)
 
 
 @pytest.mark.parametrize(
@@ -424,12 +425,12 @@ def test_invalid_groups():
 )
 def test_groups_with_missing_labels(labels):
     with pytest.raises(ParameterError, match="5 of 10 labels are missing"):
-        check_groups(labels, 10)
+        check_design(labels, None, 10, 4)
 
 
 def test_labels_of_several_types():
-    groups = check_groups(np.array([1, "a"] * 5, dtype=object), 10)
-    np.testing.assert_array_equal(groups.codes, [0, 1] * 5)
+    design = check_design(np.array([1, "a"] * 5, dtype=object), None, 10, 4)
+    np.testing.assert_array_equal(design.adjustment.groups.codes, [0, 1] * 5)
 
 
 # --- files

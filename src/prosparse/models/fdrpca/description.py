@@ -7,7 +7,14 @@ import numpy as np
 from ...data.arrays import to_numpy
 from .._base import VariableSelector
 from ..description import COUNTS, Method, ModelPath, Option
-from ..schema import PROJECTION, Schema, nonnegative
+from ..schema import (
+    COVARIATES,
+    PROJECTION,
+    Schema,
+    check_components,
+    check_covariates,
+    nonnegative,
+)
 from .estimator import FDRPCA
 from .row_diagnostics import influential_rows, list_rows
 
@@ -87,8 +94,10 @@ METHOD = Method(
         },
         optional={
             **dict.fromkeys(COUNT_MODEL, nonnegative("p")),
+            **COVARIATES,
         },
-        all_or_none=(COUNT_MODEL,),
+        all_or_none=(COUNT_MODEL, tuple(COVARIATES)),
+        checks=(check_components, check_covariates),
     ),
     standardizes=True,
     tests_variables=True,

@@ -26,8 +26,9 @@ from ...errors import (
     plural,
     warn,
 )
-from ...structure import StandardisedData, equalise_rows, estimate_row_scale
-from .._base import SparseProjection, check_varying
+from ...structure import MIN_DOF, StandardisedData, equalise_rows, estimate_row_scale
+from .._base import check_varying
+from .._covariates import AdjustedProjection, check_design
 from .model import Options, Solution, solve
 from .pearson_residuals import (
     CountModel,
@@ -39,7 +40,6 @@ from .pearson_residuals import (
 )
 from .row_diagnostics import (
     adjacent_row_correlation,
-    check_groups,
     count_duplicates,
     influential_rows,
     list_rows,
@@ -50,7 +50,7 @@ from .row_diagnostics import (
 Null = Literal["robust", "exchangeable"]
 
 
-class FDRPCA(SparseProjection):
+class FDRPCA(AdjustedProjection):
     """PCA on variables selected with false discovery rate control.
 
     Each variable is tested for association with the leading principal components of the remaining
@@ -103,7 +103,8 @@ class FDRPCA(SparseProjection):
         itself left out of them. Its null expectation is ``null_communality_``.
     null_communality_ : float
         Expected communality of a variable without shared variance: ``n_components_`` /
-        (n_samples - 1), or ``n_components_`` / (n_samples - n_groups) with groups.
+        (n_samples - 1). With groups and covariates, the denominator is n_samples minus their number
+        of parameters.
     component_pvalues_ : ndarray of shape (n_components_, n_features_in_)
         P-values of the association of each variable with each component, given the other
         components. A selected variable is left out of the components that it is tested against.
@@ -131,9 +132,21 @@ class FDRPCA(SparseProjection):
     mean_ : ndarray of shape (n_features_in_,)
         Means of the columns; of the residuals, if ``counts=True``.
     scale_ : ndarray of shape (n_features_in_,)
-        Standard deviations of the columns; of the residuals, if ``counts=True``.
+        Standard deviations of the columns; of the Pearson residuals, if ``counts=True``. With
+        groups and covariates, of the residuals given these.
     varying_ : bool ndarray of shape (n_features_in_,)
-        Mask of the columns that are not constant.
+        Mask of the columns that are not constant, also given groups and covariates.
+    covariate_names_ : ndarray of str, shape (n_covariates,)
+        Names of the covariates. Only if ``fit`` received ``covariates``, like all attributes of
+        covariates.
+    covariate_levels_ : dict of str to ndarray of str
+        Levels of the categories. The first one is the reference.
+    covariate_mean_ : ndarray of shape (n_coded,)
+        Means of the coded covariates: numbers, and indicators of all levels but the first.
+    covariate_coef_ : ndarray of shape (n_coded, n_features_in_)
+        Effects of the coded covariates on the columns, by least squares.
+    covariate_r2_ : ndarray of shape (n_features_in_,)
+        Proportion of the variance of each column (within groups) that the covariates explain.
     count_weights_ : ndarray of shape (n_features_in_,)
         Weights of the columns in the size factor of a row; small for overdispersed columns. Only
         if ``counts=True``.
@@ -156,6 +169,10 @@ class FDRPCA(SparseProjection):
     patients, donors or batches as ``groups`` to compare rows within groups. Warnings report
     correlated adjacent rows, equal rows, outlying rows, and components that describe one or two
     rows.
+
+    **Covariates** and groups are removed by least squares. In the test, rows are weighted by their
+    scales. Degrees of freedom and sign flips account for the adjustment. Numbers have linear
+    effects; categories have one effect per level.
 
     **Pairs.** A variable that shares variance with one or two others forms no leading component. It
     is found by its largest correlation. Pairs are not searched if n_samples * n_features^2 exceeds
@@ -226,7 +243,14 @@ class FDRPCA(SparseProjection):
         self.rank_transform = rank_transform
         self.counts = counts
 
-    def fit(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Table,
+        y: object = None,
+        *,
+        groups: ArrayLike | None = None,
+        covariates: object = None,
+    ) -> Self:
         """Select the variables with shared variance and fit their components.
 
         Parameters
@@ -238,6 +262,10 @@ class FDRPCA(SparseProjection):
         groups : array-like of shape (n_samples,) or None, default=None
             Group labels of the rows (donors, batches, repeated measures). Columns are centred
             within groups, which removes differences between groups.
+        covariates : DataFrame or array-like of shape (n_samples, n_covariates) or None
+            Known variables of the rows, such as age, sex and batch. Variables are tested, and
+            components fitted, beyond what the covariates explain of them. Categorical, string and
+            boolean columns are coded by indicators of their levels.
 
         Returns
         -------
@@ -246,10 +274,13 @@ class FDRPCA(SparseProjection):
         """
         with self._fitting():
             table = self._validate(X, reset=True)
-            rows = check_groups(groups, table.shape[0])
+            self._check_n_rows(table.shape[0])
+            design = check_design(groups, covariates, table.shape[0], MIN_DOF)
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
             check_varying(op, columns)
-            data = StandardisedData(op if rows is None else rows.centre_operator(op), rows)
+            adjusted = self._adjust(op, columns, design)
+            op, columns = adjusted.op, adjusted.columns
+            data = StandardisedData(adjusted.residuals, design.adjustment)
             tested = self._tested_data(table, columns, op, data)
             rounding = np.zeros(data.p) if self.counts else _rounding_squares(table, columns, op)
             solution = solve(tested, data, rounding, self._options())
@@ -261,6 +292,13 @@ class FDRPCA(SparseProjection):
         return self
 
     # --- from parameters to the problem
+
+    def _check_n_rows(self, n: int) -> None:
+        if n - 1 < MIN_DOF:
+            raise InputError(
+                f"X has too few rows to test for shared variance (n_samples={n}); at least "
+                f"{MIN_DOF + 1} are required."
+            )
 
     def _options(self) -> Options:
         return Options(
@@ -301,9 +339,9 @@ class FDRPCA(SparseProjection):
         op.remember_column_squares(from_numpy(np.full(op.shape[1], float(op.shape[0])), like))
         return op, columns
 
-    def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
+    def _unadjusted_operator(self, X: TableLike, columns: np.ndarray | None) -> Operator:
         if not hasattr(self, "count_weights_"):
-            return super()._operator_of(X, columns)
+            return super()._unadjusted_operator(X, columns)
         row_totals(X)
         null = CountModel(
             *(
@@ -323,12 +361,12 @@ class FDRPCA(SparseProjection):
         if self.rank_transform:
             op = self._normal_scores(table, columns)
         if self.null == "robust":
-            equalised = equalise_rows(op, data.groups)
+            equalised = equalise_rows(op, data.adjustment)
             self.row_scale_ = equalised.row_scale
-            return StandardisedData(equalised.op, data.groups)
-        self.row_scale_ = estimate_row_scale(op, data.groups)
+            return StandardisedData(equalised.op, equalised.adjustment)
+        self.row_scale_ = estimate_row_scale(op, data.adjustment)
         if self.rank_transform:
-            return StandardisedData(data.groups.centre_operator(op), data.groups)
+            return StandardisedData(data.adjustment.adjust_operator(op), data.adjustment)
         return data
 
     def _normal_scores(self, table: Table, columns: Columns) -> Operator:

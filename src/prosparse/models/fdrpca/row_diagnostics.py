@@ -1,4 +1,4 @@
-"""Diagnostics of rows: groups, correlation of adjacent rows, outlying rows, duplicates."""
+"""Diagnostics of rows: correlation of adjacent rows, outlying rows, duplicates."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import numpy as np
 
 from ...data import Operator
 from ...data.arrays import from_numpy, to_numpy
-from ...data.row_groups import RowGroups, row_groups
-from ...errors import InputError, ParameterError, plural
-from ...structure import MIN_DOF, StandardisedData
+from ...errors import plural
+from ...structure import StandardisedData
 
 # Number of columns, and of entries, from which the correlation of adjacent rows is estimated.
 _MAX_COLUMNS = 400
@@ -31,44 +30,6 @@ _N_INFLUENTIAL = 2
 _N_PROJECTIONS = 3  # random projections in which equal rows agree
 _FEW_COLUMNS = 20  # with so few, one pair of equal rows may be a coincidence
 _MAX_LISTED = 5  # rows that a message lists
-
-
-def check_groups(groups: object, n: int) -> RowGroups | None:
-    """Validate the groups of n rows.
-
-    Parameters
-    ----------
-    groups : array-like of shape (n,) or None
-        Label of each row.
-    n : int
-        Number of rows.
-
-    Returns
-    -------
-    RowGroups or None
-
-    Raises
-    ------
-    InputError
-        If there are too few rows.
-    ParameterError
-        If the labels are invalid or leave too few degrees of freedom within groups.
-    """
-    rows = row_groups(groups, n)
-    if rows is None:
-        if n - 1 < MIN_DOF:
-            raise InputError(
-                f"X has too few rows to test for shared variance (n_samples={n}); at least "
-                f"{MIN_DOF + 1} are required."
-            )
-        return None
-    n_groups = rows.sizes.size
-    if n - n_groups < MIN_DOF:
-        raise ParameterError(
-            f"`groups` has {n_groups} labels for {n} rows. Rows are compared within groups: at "
-            f"least {MIN_DOF} more rows than groups are required."
-        )
-    return rows
 
 
 def adjacent_row_correlation(data: StandardisedData, scores: np.ndarray) -> float:

@@ -1,0 +1,218 @@
+"""Adjustment of the rows for groups and covariates: residuals, leverages, degrees of freedom.
+
+Symbols: D (n x c) the design, with one indicator column for each group (the intercept, if there is
+one group) and the coded covariates; Q (n x c) an orthonormal basis of its columns. The residuals of
+Z are Z - Q Q'Z. The residual of row a has the variance (1 - h_a) s^2, with the leverage
+h_a = |q_a|^2, for noise of variance s^2.
+
+Rows of unequal noise are multiplied by weights w_a, and so is the design. The residuals of the
+products are those of weighted least squares, and noise of variance proportional to 1 / w_a^2 has
+equal variance and no correlation within them, apart from the projection.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from .arrays import Array, from_numpy, to_numpy
+from .operators.base import Operator
+from .row_groups import RowGroups, single_group
+
+# Proportion of the sum of squares of a covariate beyond the groups and the covariates before it
+# below which it is redundant.
+_MIN_UNIQUE = 1e-9
+# Proportion of a sum of squares below which the difference of sums has lost digits.
+_MIN_RESIDUAL = 1e-4
+_MIN_FREE = 1e-9  # 1 - h_a below which a row has no residual
+
+
+class RowAdjustment:
+    """Residuals given groups of rows and covariates.
+
+    Parameters
+    ----------
+    groups : RowGroups
+        Groups of rows, each with its intercept.
+    covariates : ndarray of shape (n, k) or None, default=None
+        Coded covariates. Columns that the groups and the columns before them determine are not
+        used.
+    weights : ndarray of shape (n,) or None, default=None
+        Positive multipliers of the rows; ones by default.
+    """
+
+    def __init__(
+        self,
+        groups: RowGroups,
+        covariates: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ):
+        n = groups.codes.size
+        self.groups = groups
+        self.covariates = np.zeros((n, 0)) if covariates is None else covariates
+        self.weights = np.ones(n) if weights is None else weights
+        # Sum of the squared weights of each group, (n_groups,).
+        self._group_squares = np.bincount(
+            groups.codes, weights=self.weights**2, minlength=groups.sizes.size
+        )
+
+    @property
+    def n_parameters(self) -> int:
+        """Rank of the design: number of groups plus number of independent covariates."""
+        return int(self.groups.sizes.size + self.used.size)
+
+    @property
+    def is_intercept(self) -> bool:
+        """Whether there are neither several groups nor covariates."""
+        return self.n_parameters == 1
+
+    @cached_property
+    def used(self) -> np.ndarray:
+        """Positions of the covariates that enter the design."""
+        columns = self.weights[:, None] * self.covariates
+        total = np.sum((columns - np.mean(columns, axis=0)) ** 2, axis=0)
+        columns, kept = self._within_groups(columns), np.zeros((columns.shape[0], 0))
+        used = []
+        for k in range(total.size):
+            column = columns[:, k]
+            for _ in range(2):  # the second projection removes the rounding errors of the first
+                column = column - kept @ (kept.T @ column)
+            squares = float(column @ column)
+            if squares > _MIN_UNIQUE * total[k]:
+                kept = np.column_stack([kept, column / np.sqrt(squares)])
+                used.append(k)
+        return np.array(used, dtype=int)
+
+    @cached_property
+    def basis(self) -> np.ndarray:
+        """Orthonormal basis of the design, (n, n_parameters)."""
+        return np.column_stack([self._group_basis, self._covariate_basis])
+
+    @cached_property
+    def leverages(self) -> np.ndarray:
+        """Leverages h_a of the rows, (n,)."""
+        of_groups = self.weights**2 / self._group_squares[self.groups.codes]
+        return np.asarray(of_groups + np.sum(self._covariate_basis**2, axis=1))
+
+    @property
+    def has_residual(self) -> np.ndarray:
+        """Whether a row is not determined by the design, (n,)."""
+        return np.asarray(1.0 - self.leverages > _MIN_FREE)
+
+    @cached_property
+    def flip_correction(self) -> np.ndarray:
+        """Factors 1 / (1 - h_a) that correct squared residuals, (n,); 1 without a residual."""
+        free = np.where(self.has_residual, 1.0 - self.leverages, 1.0)
+        return np.asarray(1.0 / free)
+
+    def weighted(self, factors: np.ndarray) -> RowAdjustment:
+        """Return the adjustment of rows that are multiplied by factors (n,)."""
+        adjustment = RowAdjustment(self.groups, self.covariates, self.weights * factors)
+        adjustment.used = self.used
+        return adjustment
+
+    def residuals(self, Z: np.ndarray) -> np.ndarray:
+        """Compute the residuals of an array (n, k)."""
+        within = self._within_groups(Z)
+        if self.used.size == 0:
+            return within
+        return np.asarray(within - self._covariate_basis @ (self._covariate_basis.T @ within))
+
+    def coefficients(self, op: Operator) -> np.ndarray:
+        """Compute the coefficients of all covariates, (k, p); zeros for those not used."""
+        coefficients = np.zeros((self.covariates.shape[1], op.shape[1]))
+        coefficients[self.used] = self._solve(self._products(op))[self.groups.sizes.size :]
+        return coefficients
+
+    def squares_within_groups(self, op: Operator) -> np.ndarray:
+        """Compute the squared norm of each column within the groups, (p,)."""
+        of_groups = self._orthonormal_products(self._products(op))[: self.groups.sizes.size]
+        return to_numpy(op.column_squares()).astype(float) - np.sum(of_groups**2, axis=0)
+
+    def adjust_operator(self, op: Operator) -> Operator:
+        """Subtract the fitted values from a data matrix; sparse data stay sparse."""
+        products, squares = self._products(op), to_numpy(op.column_squares()).astype(float)
+        right = from_numpy(self._solve(products), op.column_squares(), op.dtype)
+        adjusted = op.shifted(self._design_like(op), right)
+        fitted = np.sum(self._orthonormal_products(products) ** 2, axis=0)
+        residual = np.maximum(squares - fitted, 0.0)
+        cancelled = np.flatnonzero(residual < _MIN_RESIDUAL * squares)
+        if cancelled.size:
+            summed = adjusted.take_columns(cancelled).column_squares()
+            residual[cancelled] = to_numpy(summed).astype(float)
+        adjusted.remember_column_squares(residual)
+        return adjusted
+
+    # --- the design
+
+    @cached_property
+    def _design(self) -> np.ndarray:
+        """The weighted design D, (n, n_parameters)."""
+        indicators = np.eye(self.groups.sizes.size)[self.groups.codes]
+        return self.weights[:, None] * np.column_stack([indicators, self.covariates[:, self.used]])
+
+    def _design_like(self, op: Operator) -> Array:
+        return from_numpy(self._design, op.column_squares(), op.dtype)
+
+    @property
+    def _group_basis(self) -> np.ndarray:
+        return self._design[:, : self.groups.sizes.size] / np.sqrt(self._group_squares)
+
+    @cached_property
+    def _qr(self) -> tuple[np.ndarray, np.ndarray]:
+        """QR decomposition of the weighted covariates within groups."""
+        columns = self._within_groups(self.covariates[:, self.used] * self.weights[:, None])
+        Q, R = np.linalg.qr(columns)
+        return self._within_groups(Q), R
+
+    @property
+    def _covariate_basis(self) -> np.ndarray:
+        """Orthonormal basis of the covariates within groups, (n, k)."""
+        return self._qr[0]
+
+    def _within_groups(self, Z: np.ndarray) -> np.ndarray:
+        """Subtract from each row the weighted mean of its group."""
+        if self.groups.sizes.size == 1:
+            sums = (self.weights @ Z)[None, :]
+        else:
+            sums = np.zeros((self.groups.sizes.size, Z.shape[1]))
+            np.add.at(sums, self.groups.codes, self.weights[:, None] * Z)
+        means = sums / self._group_squares[:, None]
+        return np.asarray(Z - self.weights[:, None] * means[self.groups.codes])
+
+    # --- products with the design
+
+    def _products(self, op: Operator) -> np.ndarray:
+        """Compute D'X, (n_parameters, p)."""
+        return to_numpy(op.rmatmul(self._design_like(op))).astype(float).T
+
+    def _orthonormal_products(self, products: np.ndarray) -> np.ndarray:
+        """Compute Q'X from D'X."""
+        count = self.groups.sizes.size
+        sums, of_covariates = products[:count], products[count:]
+        means = sums / self._group_squares[:, None]
+        if self.used.size:
+            within = of_covariates - self._cross.T @ means
+            of_covariates = np.linalg.solve(self._qr[1].T, within)
+        return np.vstack([sums / np.sqrt(self._group_squares)[:, None], of_covariates])
+
+    def _solve(self, products: np.ndarray) -> np.ndarray:
+        """Solve D'D B = D'X."""
+        count = self.groups.sizes.size
+        means = products[:count] / self._group_squares[:, None]
+        if self.used.size == 0:
+            return means
+        slopes = np.linalg.solve(self._qr[1], self._orthonormal_products(products)[count:])
+        return np.vstack([means - self._cross / self._group_squares[:, None] @ slopes, slopes])
+
+    @cached_property
+    def _cross(self) -> np.ndarray:
+        """Products of the group indicators and the covariates, (n_groups, k)."""
+        count = self.groups.sizes.size
+        return self._design[:, :count].T @ self._design[:, count:]
+
+
+def intercept(n: int) -> RowAdjustment:
+    """Return the adjustment of n rows for one intercept."""
+    return RowAdjustment(single_group(n))
