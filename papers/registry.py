@@ -21,7 +21,6 @@ MODULES = (
     "regression_grid",  # E22
     "trust",  # E23
     "tests_of_variables",  # E24
-    "panel_use",  # E28
 )
 
 

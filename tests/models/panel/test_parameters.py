@@ -40,8 +40,6 @@ def limited(model, rng):
 
 @pytest.mark.parametrize("criterion", ["reconstruction", "information"])
 def test_greedy_selection_and_swaps_respect_conflicts_and_the_total(criterion, rng):
-    from prosparse.models.panel.parameters import ColumnNames
-
     for _ in range(5):
         model = random_model(rng)
         p = model.psi.size
@@ -52,7 +50,7 @@ def test_greedy_selection_and_swaps_respect_conflicts_and_the_total(criterion, r
             np.ones(p, bool),
             np.ones(p),
             [],
-            conflicts=ColumnNames(p, None).conflicts(groups),
+            conflicts=tuple(groups),
             signal=signal,
             max_signal=4.0,
         )

@@ -30,7 +30,6 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from .factors import FactorModel
 
@@ -63,7 +62,7 @@ class Constraints(NamedTuple):
     costs: np.ndarray  # (p,)
     bundles: list[np.ndarray]  # of at least two variables that are selected together
     weights: np.ndarray | None = None  # (p,) variance weights; None: all equal
-    conflicts: sparse.csr_array | None = None  # (p, p) bool, pairs that are not selected together
+    conflicts: tuple[np.ndarray, ...] = ()  # groups of which at most one is selected
     signal: np.ndarray | None = None  # (p,) whose sum over the panel is limited
     max_signal: float = np.inf
 
@@ -75,20 +74,28 @@ class Constraints(NamedTuple):
     @property
     def limits_combinations(self) -> bool:
         """Whether some allowed variables cannot be selected together."""
-        return self.conflicts is not None or self.signal is not None
+        return bool(self.conflicts) or self.signal is not None
 
     def find_addable(self, selected: np.ndarray) -> np.ndarray:
         """Return which variables can be added to the selected ones, (p,) bool."""
         addable = self.allowed.copy()
-        if self.conflicts is not None and selected.size:
-            addable &= ~np.asarray(self.conflicts[selected].sum(axis=0), dtype=bool).ravel()
+        is_selected = self._mark(selected)
+        for group in self.conflicts:
+            if is_selected[group].any():
+                addable[group] = False
         if self.signal is not None:
             addable &= self.signal <= self.max_signal - self.signal[selected].sum() + _ROUNDING
         return addable
 
+    def _mark(self, variables: np.ndarray) -> np.ndarray:
+        is_marked = np.zeros(self.allowed.size, dtype=bool)
+        is_marked[variables] = True
+        return is_marked
+
     def is_feasible(self, variables: np.ndarray) -> bool:
         """Return whether variables can be selected together."""
-        if self.conflicts is not None and self.conflicts[variables][:, variables].nnz:
+        is_selected = self._mark(variables)
+        if any(np.count_nonzero(is_selected[group]) > 1 for group in self.conflicts):
             return False
         return self.signal is None or self.signal[variables].sum() <= self.max_signal + _ROUNDING
 

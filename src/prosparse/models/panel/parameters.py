@@ -7,7 +7,6 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from ...data.column_groups import ColumnGroup, column_positions
 from ...errors import ParameterError
@@ -79,17 +78,9 @@ class ColumnNames(NamedTuple):
             )
         return costs
 
-    def conflicts(self, given: Sequence[ColumnGroup] | None) -> sparse.csr_array | None:
-        """Return the pairs of columns that are not selected together, (width, width)."""
-        found = [group for group in self.groups(given, "conflicts", "group") if group.size > 1]
-        if not found:
-            return None
-        rows = np.concatenate([np.repeat(group, group.size) for group in found])
-        columns = np.concatenate([np.tile(group, group.size) for group in found])
-        kept = rows != columns
-        shape = (self.width, self.width)
-        ones = np.ones(int(kept.sum()), dtype=np.int32)
-        return sparse.csr_array((ones, (rows[kept], columns[kept])), shape=shape)
+    def conflicts(self, given: Sequence[ColumnGroup] | None) -> list[np.ndarray]:
+        """Return the positions of groups of which at most one column is selected."""
+        return self.groups(given, "conflicts", "group")
 
 
 def check_limits(mean_range: Any, max_total: Any) -> None:
@@ -177,7 +168,7 @@ def build_constraints(
         allowed=allowed[kept],
         costs=costs[kept],
         bundles=[index[bundle] for bundle in bundles],
-        conflicts=None if conflicts is None else conflicts[kept][:, kept],
+        conflicts=tuple(index[group[varying[group]]] for group in conflicts),
         signal=np.maximum(means[kept], 0.0) if has_total and means is not None else None,
         max_signal=float(given.max_total) if given.max_total is not None else np.inf,
     )
