@@ -759,7 +759,7 @@ class Panel(SparseProjection):
             variance = added + (std / scale) ** 2
             entries = rows.standardised_columns(kept)
             if groups_of_rows is not None:
-                predicted = groups_of_rows.centre(predicted)
+                predicted = predicted - observed_means(predicted, groups_of_rows)
                 entries = entries - observed_means(entries, groups_of_rows)
             is_missing = np.isnan(entries)
             errors = np.where(is_missing, variance, (entries - predicted) ** 2)

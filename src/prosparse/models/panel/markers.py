@@ -12,12 +12,14 @@ import numpy as np
 from ...data import Operator
 from ...data.arrays import to_numpy
 from ...data.row_groups import RowGroups
+from .folds import project_columns
 from .greedy import Constraints
 
 
 def marker_scores(op: Operator, labels: RowGroups) -> np.ndarray:
     """Compute the score of each variable for each label, (n_labels, p)."""
-    means = labels.column_means(op)
+    indicators = np.eye(labels.sizes.size)[labels.codes]
+    means = project_columns(op, indicators).T / labels.sizes[:, None]
     squares = to_numpy(op.column_squares()).astype(float)
     within = np.maximum(squares - labels.sizes @ means**2, 1e-12 * squares) / op.shape[0]
     ordered = np.sort(means, axis=0)
