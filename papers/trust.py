@@ -34,6 +34,7 @@ from prosparse.errors import (
     ShortPanelWarning,
 )
 from prosparse.models.fdrpca import FDRPCA
+from prosparse.models.panel import Panel
 from prosparse.models.spinyreg import SpinyClassifier, SpinyRegressor
 from prosparse.stability import stability_selection
 
@@ -50,6 +51,7 @@ MIN_WARNED = 0.9  # proportion of draws with a warning in a cell that "warns"
 MAX_FALSE_ALARMS = 0.1  # maximum proportion of draws of Gaussian data with a diagnostic warning
 N_EFFECTS = 5  # number of nonzero coefficients of a regression
 N_SUBSAMPLES = 10  # number of halves in stability selection
+PANEL_SIZE = 10
 N_NULL_DRAWS, N_SHARED_DRAWS = 60, 30  # numbers of draws of FDRPCA
 N_DRAWS, N_STABILITY_DRAWS = 12, 2  # numbers of draws of the others
 SOME_SITUATIONS = (  # situations of a quick run
@@ -165,6 +167,24 @@ def cover_coefficients(sample: Sample, rng: np.random.Generator) -> Outcome:
     return Outcome(float(np.mean(outside[selected])), power)
 
 
+def cover_unmeasured(sample: Sample, rng: np.random.Generator) -> Outcome:
+    """Return the proportion of unmeasured entries of new rows outside their 95 % intervals."""
+    n, p = sample.X.shape
+    order = rng.permutation(n)
+    train, test = order[: 2 * n // 3], order[2 * n // 3 :]
+    groups = None if sample.groups is None else sample.groups[train]
+    model = Panel(min(PANEL_SIZE, p // 2), counts=sample.counts)
+    model.fit(sample.X[train], groups=groups)
+    inside = model.support_
+    totals = sample.X[test].sum(axis=1) if sample.counts else None
+    _, low, high = model.predict_unmeasured(
+        sample.X[np.ix_(test, inside)], return_interval=True, totals=totals
+    )
+    varying = (sample.X[train].std(axis=0) > 0.0)[~inside]
+    new = sample.X[np.ix_(test, ~inside)]
+    return Outcome(float(np.mean(((new < low) | (new > high))[:, varying])))
+
+
 def bound_stable(sample: Sample, rng: np.random.Generator) -> Outcome:
     """Return the number of false stable variables minus its bound."""
     groups, covariates = sample.groups, sample.covariates
@@ -182,7 +202,7 @@ def bound_stable(sample: Sample, rng: np.random.Generator) -> Outcome:
 
 
 FDRPCA_NAME, EXCHANGEABLE = "FDRPCA", 'FDRPCA, null="exchangeable"'
-REGRESSOR, CLASSIFIER = "SpinyRegressor", "SpinyClassifier"
+REGRESSOR, CLASSIFIER, PANEL = "SpinyRegressor", "SpinyClassifier", "Panel"
 STABILITY = "stability selection of FDRPCA"
 ANY, FALSE = "any selection without shared variance", "false discovery proportion"
 ALL_COLUMNS = 100_000
@@ -219,6 +239,15 @@ GUARANTEES = (
         True,
         classify_noise,
         N_DRAWS,
+    ),
+    Guarantee(
+        PANEL,
+        "unmeasured entries outside of intervals",
+        MAX_MISSED,
+        True,
+        cover_unmeasured,
+        N_DRAWS,
+        min_rows=12,
     ),
     Guarantee(
         STABILITY,
@@ -331,6 +360,13 @@ LIMITATIONS = (
         "The log odds are linear in the variables, and rows are independent.",
         (CLASSIFIER,),
         DEPENDENT_ROWS,
+    ),
+    Limitation(
+        "docs/methods/panel.md",
+        "Differences between groups are not predicted, so that intervals cover fewer entries of "
+        "new rows if groups differ.",
+        (PANEL,),
+        ("batches shift columns, groups given", "repeated measures, groups given"),
     ),
 )
 
@@ -493,7 +529,8 @@ COLUMNS = (  # heading, guarantee, whether the column shows the power
     ("SpinyRegressor: any", 4, False),
     ("outside", 5, False),
     ("SpinyClassifier: any", 6, False),
-    ("stability", 7, False),
+    ("Panel: outside", 7, False),
+    ("stability", 8, False),
 )
 
 Matrix = dict[tuple[str, str], Cell]  # by names of situation and guarantee

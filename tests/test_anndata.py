@@ -1057,6 +1057,20 @@ def test_panel_never_makes_sparse_dense(monkeypatch):
     assert max(largest, default=0) <= ENTRIES_PER_BLOCK
 
 
+def test_constraints_of_spatial_panels():
+    rng = np.random.default_rng(0)
+    types = np.repeat(["A", "B"], 60)
+    rates = np.where((types == "A")[:, None] == (np.arange(20) < 10), 6.0, 1.0)
+    adata = anndata.AnnData(rng.poisson(rates).astype(float))
+    adata.obs["type"] = types
+    psa.pp.select_panel(
+        adata, 6, labels_key="type", markers_per_label=2, conflicts=[["0", "1", "2"]]
+    )
+    panel = adata.var.query("panel")
+    assert panel.index.isin(["0", "1", "2"]).sum() <= 1
+    assert (panel["panel_marker_of"] == "A").sum() == (panel["panel_marker_of"] == "B").sum() == 2
+
+
 # --- how the functions are called
 
 FUNCTIONS = [
@@ -1067,7 +1081,7 @@ FUNCTIONS = [
     (
         psa.pp.select_panel,
         Panel,
-        {"n_features_to_select", "include", "exclude", "costs", "bundles", "counts"},
+        {"n_features_to_select", "include", "exclude", "costs", "bundles", "conflicts", "counts"},
     ),
 ]
 

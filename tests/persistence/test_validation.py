@@ -117,7 +117,7 @@ def test_attributes_of_wrong_type(files, name, wrong):
         ("SCA", "noise_variance_", lambda a: 0 * a, "`noise_variance_` must be greater than 0"),
         ("SCA", "factor_view_", lambda a: a + 9, "`factor_view_` must be below 2"),
         ("Panel", "order_", lambda a: a[[0, 0, 1, 2]], "`order_` must contain each column of"),
-        ("Panel", "proxy_", lambda a: 0 * a + 7, "`proxy_` must contain columns of `support_`"),
+        ("Panel", "proxy_", lambda a: 0 * a + 99, "`proxy_` must contain columns of `support_`"),
         ("SpinyRegressor", "selected_coef_", lambda a: a + 1, "must be zero outside `support_`"),
         ("Panel", "unmeasured_std_", lambda a: -1.0 - a, "`unmeasured_std_` must be at least 0"),
         (

@@ -132,25 +132,25 @@ def column_of(
     return frame[name]
 
 
-def labels_of_rows(table: Annotated, batch_key: Any) -> np.ndarray | None:
-    """Return the batch of every observation, or None if ``batch_key`` is None.
+def labels_of_rows(table: Annotated, key: Any, parameter: str = "batch_key") -> np.ndarray | None:
+    """Return the label of every observation in a column of ``.obs``, or None if ``key`` is None.
 
     A missing column or label raises a `ParameterError`.
     """
     modality = table.source["modality"]
-    name = of_modality(batch_key, modality)
+    name = of_modality(key, modality)
     if name is None:
         return None
     where = "" if modality is None else f" of modality {modality!r}"
     if not isinstance(name, str):
         raise ParameterError(
-            f"`batch_key` must be None or the name of a column of `.obs`{where}, got {name!r}."
+            f"`{parameter}` must be None or the name of a column of `.obs`{where}, got {name!r}."
         )
-    column = column_of(table.data, "batch_key", name, where, axis="obs")
+    column = column_of(table.data, parameter, name, where, axis="obs")
     n_missing = int(column.isna().sum())
     if n_missing:
         raise ParameterError(
-            f"`batch_key` ({name!r}{where}) must have a label for every observation; {n_missing} "
+            f"`{parameter}` ({name!r}{where}) must have a label for every observation; {n_missing} "
             "have none. Label or drop these observations."
         )
     return np.asarray(column.astype(str).to_numpy())

@@ -130,19 +130,22 @@ def fit_panel(table: Annotated, options: Options, report: Report) -> Panel:
     """Fit a panel to one modality, with genes given by name."""
     options = dict(options)
     n_genes = options.pop("n_genes")
-    labels = labels_of_rows(table, options.pop("batch_key"))
+    batches = labels_of_rows(table, options.pop("batch_key"))
+    labels = labels_of_rows(table, options.pop("labels_key"), "labels_key")
     for name in ("include", "exclude"):
         options[name] = columns_named(table, name, options[name])
-    if options["bundles"] is not None:
-        bundles = options["bundles"]
-        if not isinstance(bundles, Iterable) or isinstance(bundles, str):
-            raise ParameterError(f"`bundles` must be a list of lists, got {bundles!r}.")
-        options["bundles"] = [columns_named(table, "bundles", names) for names in bundles]
+    for name in ("bundles", "conflicts"):
+        lists = options[name]
+        if lists is None:
+            continue
+        if not isinstance(lists, Iterable) or isinstance(lists, str):
+            raise ParameterError(f"`{name}` must be a list of lists, got {lists!r}.")
+        options[name] = [columns_named(table, name, names) for names in lists]
     check_finite(table, "Panel")
     options["counts"] = _detect_counts(table, options["counts"], report)
     options["costs"] = _costs(table, options["costs"])
     _check_panel(table, n_genes, options["include"], options["exclude"])
-    return Panel(n_genes, **options).fit(table.X, groups=labels)
+    return Panel(n_genes, **options).fit(table.X, groups=batches, labels=labels)
 
 
 def default_components(n_components: Any, usual: int, tables: list[Annotated]) -> Any:
@@ -241,13 +244,19 @@ def write_panel(table: Annotated, model: Panel, key: str) -> list[str]:
     names = data.var_names[table.columns].astype(str).to_numpy(dtype=object)
     proxy[table.columns] = np.where(index >= 0, names[index], "")
     data.var[f"{key}_proxy"] = proxy
+    added = [f"'{key}_rank' (.var)", f"'{key}_proxy' (.var)"]
+    if model.markers_per_label:
+        marker_of = np.full(data.n_vars, "", dtype=object)
+        marker_of[table.columns] = model.marker_of_.astype(object)
+        data.var[f"{key}_marker_of"] = marker_of
+        added.append(f"'{key}_marker_of' (.var)")
     by_batch = model.heldout_r2_by_group_
     if by_batch:
         # A data frame, because H5AD files read a slash in a key as a folder.
         data.uns[key]["heldout_r2_by_batch"] = DataFrame(
             {"heldout_r2": list(by_batch.values())}, index=list(by_batch)
         )
-    return [f"'{key}_rank' (.var)", f"'{key}_proxy' (.var)"]
+    return added
 
 
 # --- parameters

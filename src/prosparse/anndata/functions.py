@@ -96,6 +96,12 @@ def select_panel(
     counts: Any = None,
     costs: Any = None,
     bundles: Any = None,
+    conflicts: Any = None,
+    mean_range: Any = None,
+    max_total: float | None = None,
+    labels_key: Any = None,
+    markers_per_label: int = 0,
+    coverage: float = 0.95,
     layer: Any = None,
     mask_var: Any = None,
     modality: Any = None,
@@ -124,6 +130,11 @@ def select_panel(
         Cost of each gene: a column of ``.var``, or one number for each variable.
     bundles : list of lists of str, default=None
         Names of genes that are selected together or not at all.
+    conflicts : list of lists of str, default=None
+        Names of genes of which at most one is selected, such as genes whose probes overlap.
+    labels_key : str, default=None
+        Column of ``.obs`` with the label of each observation, such as its cell type, for
+        ``markers_per_label``.
 
     Returns
     -------
@@ -135,6 +146,8 @@ def select_panel(
         - ``.var[key_added + "_communality"]``: R² of a gene given all others
         - ``.var[key_added + "_heldout_r2"]``: held-out R² of a gene given the panel
         - ``.var[key_added + "_proxy"]``: name of the panel gene that represents it, or ""
+        - ``.var[key_added + "_marker_of"]``: label of which the gene is a marker, or ""; only with
+          ``markers_per_label``
         - ``.obsm["X_" + key_added]``: scores computed from the panel
         - ``.uns[key_added]``: parameters, held-out R² of panels of 1, 2, ... genes, and
           ``heldout_r2_by_batch``, a data frame, if there are batches

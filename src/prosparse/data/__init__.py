@@ -14,7 +14,7 @@ from .fingerprint import fingerprint
 from .operators.base import Operator
 from .operators.dense import DenseOperator
 from .standardisation import operator_of, restandardise, standardise, take_columns
-from .views import stack_columns
+from .views import stack_columns, stack_rows
 
 __all__ = [
     "Array",
@@ -27,6 +27,7 @@ __all__ = [
     "operator_of",
     "restandardise",
     "stack_columns",
+    "stack_rows",
     "standardise",
     "take_columns",
 ]

@@ -48,20 +48,20 @@ def single_group(n: int) -> RowGroups:
     return RowGroups(np.zeros(n, dtype=int), np.array([n]), np.array(["all"]))
 
 
-def row_groups(labels: object, n: int) -> RowGroups | None:
-    """Group n rows by their labels."""
+def row_groups(labels: object, n: int, parameter: str = "groups") -> RowGroups | None:
+    """Group n rows by their labels, given as ``parameter``."""
     if labels is None:
         return None
     given = np.asarray(labels)
     if given.shape != (n,):
         raise ParameterError(
-            f"`groups` must have one label for each of the {n} rows, got shape {given.shape}."
+            f"`{parameter}` must have one label for each of the {n} rows, got shape {given.shape}."
         )
     n_missing = sum(is_missing(label) for label in np.asarray(labels, dtype=object))
     if n_missing:
         raise ParameterError(
-            f"`groups` must have a label for each row, but {n_missing} of {n} labels are missing. "
-            "Label these rows or drop them."
+            f"`{parameter}` must have a label for each row, but {n_missing} of {n} labels are "
+            "missing. Label these rows or drop them."
         )
     if given.dtype.kind not in LABEL_TYPES:  # objects of several types have no order
         given = np.array([str(label) for label in given.tolist()])

@@ -64,3 +64,35 @@ def _check_same_library(views: list[TableLike], containers: list[Container]) -> 
 
 def _full_name(X: TableLike) -> str:
     return f"{type(X).__module__}.{type(X).__name__}"
+
+
+def stack_rows(tables: list[TableLike]) -> tuple[TableLike, np.ndarray]:
+    """Stack the rows of several tables; return the number of the table of each row as well.
+
+    Tables with column names are reduced to the columns that all of them have, in the order of the
+    first table. Others must have the same number of columns.
+    """
+    containers = [container_of(table) for table in tables]
+    names = [c.column_names(table) for c, table in zip(containers, tables, strict=True)]
+    if all(known is not None for known in names):
+        common = [name for name in names[0] or () if all(name in (known or ()) for known in names)]
+        tables = [
+            c.take_columns(table, np.array([list(known or ()).index(name) for name in common]))
+            for c, table, known in zip(containers, tables, names, strict=True)
+        ]
+        if not common:
+            raise InputError("The tables have no column name in common.")
+    widths = [table.shape[1] for table in tables]
+    if len(set(widths)) > 1:
+        raise InputError(
+            f"Tables without column names must have the same columns, got {widths} columns. Use "
+            "data frames with column names, or take the columns that all tables have."
+        )
+    codes = np.repeat(np.arange(len(tables)), [table.shape[0] for table in tables])
+    first, container = tables[0], containers[0]
+    if all(container.is_sparse for container in containers):
+        return sparse.vstack(tables, format="csr"), codes
+    if container.stays_in_place:
+        return array_namespace(first).concat(tables, axis=0), codes
+    values = np.concatenate([c.to_dense(t) for c, t in zip(containers, tables, strict=True)])
+    return container.replace_values(container.take_rows(first, 0 * codes), values), codes

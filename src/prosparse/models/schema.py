@@ -5,7 +5,7 @@ A model file may be edited or damaged. Each method declares its attributes in a 
 
 Shapes are written in letters. A letter denotes the same number throughout a model: p columns,
 d components, s selected variables, k models on a path, v views. "s+1" is one more than s, "*" is
-any length and "+" any length of at least one.
+any length, "+" any length of at least one, and a digit is that length.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def _check_shape(name: str, value: np.ndarray, shape: tuple[str, ...], sizes: Si
             if smaller != letter and smaller in sizes:
                 sizes[letter] = sizes[smaller] + 1
             if letter not in _FREE_LENGTHS:
-                sizes.setdefault(letter, length)
+                sizes.setdefault(letter, int(letter) if letter.isdigit() else length)
         if all(
             length >= _FREE_LENGTHS[letter] if letter in _FREE_LENGTHS else length == sizes[letter]
             for letter, length in zip(shape, value.shape, strict=True)

@@ -43,11 +43,24 @@ def test_number_of_held_out_rows_is_limited(monkeypatch):
         np.testing.assert_array_equal(training, ~out)
 
 
-def test_folds_are_stratified_by_group(rng):
-    codes = rng.permutation(np.repeat([0, 1, 2], [50, 25, 6]))
-    for fold in make_splits(81, codes):
+def test_folds_are_stratified_by_group_if_a_group_is_too_large(rng):
+    codes = rng.permutation(np.repeat([0, 1, 2], [50, 16, 6]))
+    for fold in make_splits(72, codes):
         counts = np.bincount(codes[fold.held_out], minlength=3)
-        assert np.all(np.abs(counts - np.array([10, 5, 1.2])) <= 1)
+        assert np.all(np.abs(counts - np.array([10, 3.2, 1.2])) <= 1)
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 40])
+def test_folds_hold_out_whole_groups(n_groups, rng):
+    codes = rng.permutation(np.arange(120) % n_groups)
+    splits = make_splits(120, codes)
+    assert len(splits) == min(n_groups, 5)
+    np.testing.assert_array_equal(np.sum([fold.held_out for fold in splits], axis=0), 1)
+    for training, held_out in splits:
+        assert not np.intersect1d(codes[training], codes[held_out]).size
+        assert np.array_equal(training, ~held_out)
+    sizes = [fold.held_out.sum() for fold in splits]
+    assert max(sizes) - min(sizes) <= 120 // n_groups
 
 
 # --- components

@@ -10,13 +10,16 @@ from prosparse.models.panel.factors import FactorModel
 from prosparse.models.panel.greedy import Constraints, select_greedily
 from prosparse.models.panel.heldout_r2 import (
     NORMAL_QUANTILE,
+    FoldPath,
     evaluate_panel,
     evaluate_path,
+    evaluate_rows,
     evaluated_sizes,
     posterior_weights,
 )
 from prosparse.models.panel.model import (
     Path,
+    SelectionTask,
     assign_proxies,
     build_score_model,
     combine_folds,
@@ -28,7 +31,9 @@ from prosparse.models.panel.model import (
 
 
 @pytest.fixture(params=[(24, 30), (70, 15)], ids=["wide", "tall"])
-def case(request, rng):
+def case(request, rng, monkeypatch):
+    """Cross-validation without repetition, in which each row is held out once."""
+    monkeypatch.setattr("prosparse.models.panel.model.N_REPEATS", 1)
     n, p = request.param
     W, psi = random_model(rng, p)
     X = simulate(FactorModel(W, 0.3 * psi), n, rng)
@@ -44,10 +49,9 @@ def fold_models(case):
 
 
 def heldout_path(op, cross_validated, fold_models, constraints, count):
+    task = SelectionTask(constraints, "reconstruction", has_given_size=False)
     found = [
-        select_and_evaluate(
-            op, cross_validated.communality, model, constraints, "reconstruction", count
-        )
+        select_and_evaluate(op, cross_validated.variances, cross_validated.communality, model, task)
         for model in fold_models
     ]
     return combine_folds(found, cross_validated.squares, count)
@@ -145,8 +149,10 @@ def test_evaluation_of_a_panel(case):
     share = 1.0 - np.sum(errors**2, axis=0) / np.sum(centred**2, axis=0)
     np.testing.assert_allclose(found.r2, share, atol=1e-9)
     np.testing.assert_array_equal(found.r2[panel], 1.0)
-    np.testing.assert_allclose(found.row_squares[:, 0], np.sum(errors**2, axis=1), atol=1e-9)
-    np.testing.assert_allclose(found.row_squares[:, 1], np.sum(centred**2, axis=1), atol=1e-9)
+    panels = [panel] * len(cross_validated.folds)
+    by_row = evaluate_rows(op, cross_validated.folds, cross_validated.fold_models, panels)
+    np.testing.assert_allclose(by_row[:, 0], np.sum(errors**2, axis=1), atol=1e-9)
+    np.testing.assert_allclose(by_row[:, 1], np.sum(centred**2, axis=1), atol=1e-9)
     # Residuals of each fold relative to the standard deviations of the other folds.
     ratios = []
     for fold in cross_validated.folds:
@@ -189,12 +195,30 @@ def test_sizes_above_twenty_grow_by_a_ratio():
 
 
 def test_smallest_sufficient_size():
-    path = Path(np.zeros(5), np.zeros(5), np.array([0.2, 0.6, 0.8, 0.7, 0.9]))
+    std = np.array([0.1, 0.1, 0.1, 0.1, 0.0])
+    path = Path(np.zeros(5), np.zeros(5), np.array([0.2, 0.6, 0.8, 0.7, 0.9]), std)
     every = np.arange(1, 6)
-    assert smallest_sufficient_size(path, 0.6, every) == 2
-    assert smallest_sufficient_size(path, 0.75, every) == 3
-    assert smallest_sufficient_size(path, 0.75, every[3:]) == 5  # at least four
+    assert smallest_sufficient_size(path, 0.7, every) == 2  # within one standard error
+    assert smallest_sufficient_size(path, 0.7, every, 0.0) == 3
+    assert smallest_sufficient_size(path, 0.7, every, -2.0) == 5
+    assert smallest_sufficient_size(path, 0.85, every[3:]) == 5  # at least four
     assert smallest_sufficient_size(path, 0.95, every) == 5  # none is sufficient
+
+
+def test_standard_error_of_the_relative_r2(rng):
+    """It is that of a ratio of means over folds; repetitions do not reduce it."""
+    explained, attainable = rng.uniform(2.0, 3.0, (400, 1)), rng.uniform(3.0, 4.0, (400, 1))
+    paths = [
+        FoldPath(np.zeros(1), e, a, np.zeros(1, int))
+        for e, a in zip(explained, attainable, strict=True)
+    ]
+    found = combine_folds(paths, np.ones((400, 1)), 1)
+    draws = rng.integers(400, size=(4000, 400))
+    ratios = explained[draws, 0].sum(axis=1) / attainable[draws, 0].sum(axis=1)
+    assert found.relative_r2[0] == pytest.approx(explained.sum() / attainable.sum())
+    assert found.relative_r2_std[0] == pytest.approx(ratios.std(), rel=0.1)
+    repeated = combine_folds(paths * 3, np.ones((1200, 1)), 1, n_repeats=3)
+    assert repeated.relative_r2_std[0] == pytest.approx(found.relative_r2_std[0])
 
 
 # --- scores

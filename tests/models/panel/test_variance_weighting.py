@@ -62,7 +62,16 @@ def redundant():
 
 
 def test_variable_with_larger_variance_is_preferred(redundant):
-    assert sorted(Panel(3).fit(redundant).order_) == LARGE
+    """With noise columns, of which there are too many for an exact search."""
+    noise = 0.1 * np.random.default_rng(1).standard_normal((120, 90))
+    assert sorted(Panel(3).fit(np.hstack([redundant, noise])).order_) == LARGE
+
+
+def test_few_columns_are_not_weighted(redundant):
+    """The best set is found exactly."""
+    found = Panel(3).fit(redundant)
+    assert found.optimality_gap_ < 1e-9
+    assert not set(found.order_) & set(LARGE)
 
 
 def test_standardised_data_have_equal_weights(redundant):

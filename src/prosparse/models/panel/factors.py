@@ -12,6 +12,9 @@ selected and no distribution is assumed: components without common variance in h
 zero loadings. (For large n and p, delta is the limit to which random matrix theory shrinks the
 eigenvalues, see Ledoit & Wolf 2012, section 3; here it is measured.)
 
+With few columns and many rows, the empirical covariance of the training rows is more accurate than
+that of the factor model. `mix_covariances` forms a weighted mean of both, again as a factor model.
+
 The *communality* of a column is the proportion of its variance that all other columns predict in
 the same held-out rows.
 """
@@ -31,6 +34,7 @@ from ...errors import InputError
 from .folds import Fold, project_columns, project_some_rows, run_parallel, take_rows
 
 MIN_UNIQUENESS = 0.02  # minimum proportion of unique variance
+MIN_EMPIRICAL_UNIQUENESS = 1e-4  # the same if the covariance is empirical; for stability only
 _N_ITERATIONS = 5
 _FIRST_COMPONENTS = 32  # components examined first; the number doubles until noise is reached
 # Maximum number of held-out rows per component for which residuals are formed row by row.
@@ -210,3 +214,48 @@ def rescale_loadings(
     squared_length = np.maximum(np.sum(model.W**2, axis=1), 1e-300)
     W = model.W * np.sqrt(communality * variances / squared_length)[:, None]
     return FactorModel(W, variances * (1.0 - communality))
+
+
+def mix_covariances(
+    model: FactorModel, fold: Fold, variances: np.ndarray, weight: float
+) -> FactorModel:
+    """Mix the covariance of a factor model with the empirical one of the training rows.
+
+    The empirical covariance V diag(lambda) V' is a factor model as well: its factors are all
+    principal components, and its unique variances are zero unless components are missing. The
+    loadings of a weighted mean of two covariances are the loadings of both, side by side.
+
+    Parameters
+    ----------
+    model : FactorModel
+    fold : Fold
+        Principal components of the training rows.
+    variances : ndarray of shape (p,)
+        Variances of the columns.
+    weight : float
+        Weight of the empirical covariance, between 0 and 1.
+
+    Returns
+    -------
+    FactorModel
+        Model with at most p factors.
+    """
+    if weight == 0.0:
+        return model
+    V = fold.directions(fold.variances.size) * np.sqrt(fold.variances)
+    missing = MIN_EMPIRICAL_UNIQUENESS * variances
+    if not fold.is_complete:
+        missing = np.maximum(missing, variances - np.sum(V**2, axis=1))
+    W = V
+    if weight < 1.0:
+        W = np.hstack([np.sqrt(1.0 - weight) * model.W, np.sqrt(weight) * V])
+    if W.shape[1] > W.shape[0]:
+        eigenvalues, vectors = np.linalg.eigh(W @ W.T)
+        W = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+    return FactorModel(W, (1.0 - weight) * model.psi + weight * missing)
+
+
+def set_variances(model: FactorModel, variances: np.ndarray) -> FactorModel:
+    """Rescale the columns to given variances; correlations do not change."""
+    factor = np.sqrt(variances / (np.sum(model.W**2, axis=1) + model.psi))
+    return FactorModel(model.W * factor[:, None], model.psi * factor**2)

@@ -23,6 +23,7 @@ MAX_COMPONENTS_WIDE = 64
 _TOLERANCE = 1e-2
 _RANK_TOLERANCE = 1e-11  # relative size of the eigenvalues that are rounding errors
 MAX_HELD_OUT = 2_000  # maximum number of held-out rows per fold
+MAX_GROUP = 2 / 3  # maximum proportion of the rows in a group that is held out
 
 
 class Split(NamedTuple):
@@ -39,11 +40,13 @@ class Fold(NamedTuple):
     held_out: np.ndarray  # (n,) bool
     mean: np.ndarray  # (p,) of the training rows
     scores: np.ndarray  # (n_held_out, r) of the held-out rows
+    variances: np.ndarray  # (r,) of the training rows along the components
+    is_complete: bool  # whether the training rows have no variance along other directions
     directions: Callable[[int], np.ndarray]  # returns the first k components, (p, k)
 
 
 def split_rows(rows: np.ndarray, n_folds: int, codes: np.ndarray | None, seed: int) -> list[Split]:
-    """Split rows into folds at random, stratified by group.
+    """Split rows into folds at random; folds hold out whole groups if possible.
 
     Parameters
     ----------
@@ -59,19 +62,43 @@ def split_rows(rows: np.ndarray, n_folds: int, codes: np.ndarray | None, seed: i
     Returns
     -------
     list of Split
-        Each fold holds out at most `MAX_HELD_OUT` of its rows.
+        Each fold holds out at most `MAX_HELD_OUT` of its rows. If a group has too many of the rows
+        (`can_hold_out_groups`), the folds are stratified by group.
     """
     order = np.random.default_rng(seed).permutation(np.flatnonzero(rows))
-    if codes is not None:
-        order = order[np.argsort(codes[order], kind="stable")]
     n_folds = min(n_folds, order.size)
+    if codes is not None and can_hold_out_groups(codes[order]):
+        fold_of = _assign_groups(codes[order], n_folds)
+    else:
+        if codes is not None:
+            order = order[np.argsort(codes[order], kind="stable")]
+        fold_of = np.arange(order.size) % max(n_folds, 1)
     splits = []
-    for k in range(n_folds):
-        fold = order[k::n_folds]
+    for k in np.unique(fold_of):
+        fold = order[fold_of == k]
         held_out = np.zeros(rows.size, dtype=bool)
         held_out[fold[:: -(-fold.size // MAX_HELD_OUT)]] = True
         splits.append(Split(rows & ~held_out, held_out))
     return splits
+
+
+def can_hold_out_groups(codes: np.ndarray) -> bool:
+    """Return whether all rows outside of any group suffice to fit a model."""
+    sizes = np.bincount(codes)
+    return bool(np.count_nonzero(sizes) > 1 and sizes.max() <= MAX_GROUP * codes.size)
+
+
+def _assign_groups(codes: np.ndarray, n_folds: int) -> np.ndarray:
+    """Assign whole groups to folds of similar size; return the fold of each row.
+
+    Large groups are assigned first, each to the smallest fold. Ties follow the order of the rows.
+    """
+    labels, first, sizes = np.unique(codes, return_index=True, return_counts=True)
+    fold_sizes, fold_of = np.zeros(min(n_folds, labels.size)), np.zeros(labels.size, dtype=int)
+    for group in np.lexsort((first, -sizes)):
+        fold_of[group] = np.argmin(fold_sizes)
+        fold_sizes[fold_of[group]] += sizes[group]
+    return np.asarray(fold_of[np.searchsorted(labels, codes)])
 
 
 # --- components
@@ -107,7 +134,10 @@ def decompose_from_outer(op: Operator, outer: np.ndarray, splits: list[Split]) -
         scores = outer @ weights  # of all rows, as the components are X'F
         scores = scores[held_out] - scores[rows].mean(axis=0)
         mean = project_columns(op, training[:, None] / rows.size)[:, 0]
-        folds.append(Fold(training, held_out, mean, scores, _LazyDirections(op, weights)))
+        directions = _LazyDirections(op, weights)
+        variances = eigenvalues / rows.size
+        is_complete = variances.size < _max_components(op.shape[1])
+        folds.append(Fold(training, held_out, mean, scores, variances, is_complete, directions))
     return folds
 
 
@@ -156,10 +186,12 @@ def _from_gram(op: Operator, splits: list[Split]) -> Iterator[Fold]:
         fold_gram, fold_sum = (grams[number], sums[:, number]) if held_out.any() else (0.0, 0.0)
         training_sum, n_training = total_sum - fold_sum, int(training.sum())
         gram = total_gram - fold_gram - np.outer(training_sum, training_sum) / n_training
-        _, V = _sort_eigenpairs(np.linalg.eigh(gram), p)
+        eigenvalues, V = _sort_eigenpairs(np.linalg.eigh(gram), p)
         V, mean = V[:, : min(n_training - 1, p)], training_sum / n_training
+        variances = eigenvalues[: V.shape[1]] / n_training
         scores = _held_out_scores(op, held_out, mean, V)
-        yield Fold(training, held_out, mean, scores, partial(_first_columns, V))
+        directions, is_complete = partial(_first_columns, V), variances.size < _max_components(p)
+        yield Fold(training, held_out, mean, scores, variances, is_complete, directions)
 
 
 def _leading_components(op: Operator, splits: list[Split]) -> Iterator[Fold]:
@@ -179,12 +211,14 @@ def _leading_components(op: Operator, splits: list[Split]) -> Iterator[Fold]:
             return xp.astype(product, V.dtype) - n * mean[:, None] * (mean @ V)
 
         count = min(MAX_COMPONENTS_WIDE, min(op.shape) // 4)
-        _, V = leading_eigenvectors(
+        eigenvalues, V = leading_eigenvectors(
             multiply_gram, like, count, tolerance, initial=start, block=op.few_columns
         )
         start = to_numpy(V).astype(float)
         scores = _held_out_scores(op, held_out, mean, start)
-        yield Fold(training, held_out, mean, scores, partial(_first_columns, start))
+        variances = to_numpy(eigenvalues).astype(float) / n_training
+        directions = partial(_first_columns, start)
+        yield Fold(training, held_out, mean, scores, variances, False, directions)
 
 
 def _held_out_scores(
@@ -199,9 +233,13 @@ def _held_out_scores(
 def _sort_eigenpairs(pairs: tuple[np.ndarray, np.ndarray], p: int) -> tuple[np.ndarray, np.ndarray]:
     """Sort eigenpairs in decreasing order and drop rounding errors and excess components."""
     eigenvalues, vectors = pairs[0][::-1], pairs[1][:, ::-1]
-    max_rank = MAX_COMPONENTS if p <= EXACT_SIDE else MAX_COMPONENTS_WIDE
-    rank = min(int(np.sum(eigenvalues > _RANK_TOLERANCE * eigenvalues[0])), max_rank)
+    rank = int(np.sum(eigenvalues > _RANK_TOLERANCE * eigenvalues[0]))
+    rank = min(rank, _max_components(p))
     return eigenvalues[:rank], vectors[:, :rank]
+
+
+def _max_components(p: int) -> int:
+    return MAX_COMPONENTS if p <= EXACT_SIDE else MAX_COMPONENTS_WIDE
 
 
 # --- held-out rows

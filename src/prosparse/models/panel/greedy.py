@@ -41,6 +41,7 @@ MAX_SWEEPS = 3
 _MAX_MULTIPLICATIONS = 5e8
 POOL_SIZE = 4_000  # maximum number of variables that are updated
 POOL_LIFETIME = 100  # steps after which all variables are updated
+_ROUNDING = 1e-9  # rounding error of a sum of signals
 MIN_RELATIVE_GAIN = 1e-6  # of a variable over the one that it replaces
 
 
@@ -61,11 +62,42 @@ class Constraints(NamedTuple):
     costs: np.ndarray  # (p,)
     bundles: list[np.ndarray]  # of at least two variables that are selected together
     weights: np.ndarray | None = None  # (p,) variance weights; None: all equal
+    conflicts: tuple[np.ndarray, ...] = ()  # groups of which at most one is selected
+    signal: np.ndarray | None = None  # (p,) whose sum over the panel is limited
+    max_signal: float = np.inf
 
     @property
     def divisors(self) -> np.ndarray:
         """Divisors of the gains in comparisons, (p,)."""
         return self.costs if self.weights is None else self.costs / self.weights
+
+    @property
+    def limits_combinations(self) -> bool:
+        """Whether some allowed variables cannot be selected together."""
+        return bool(self.conflicts) or self.signal is not None
+
+    def find_addable(self, selected: np.ndarray) -> np.ndarray:
+        """Return which variables can be added to the selected ones, (p,) bool."""
+        addable = self.allowed.copy()
+        is_selected = self._mark(selected)
+        for group in self.conflicts:
+            if is_selected[group].any():
+                addable[group] = False
+        if self.signal is not None:
+            addable &= self.signal <= self.max_signal - self.signal[selected].sum() + _ROUNDING
+        return addable
+
+    def _mark(self, variables: np.ndarray) -> np.ndarray:
+        is_marked = np.zeros(self.allowed.size, dtype=bool)
+        is_marked[variables] = True
+        return is_marked
+
+    def is_feasible(self, variables: np.ndarray) -> bool:
+        """Return whether variables can be selected together."""
+        is_selected = self._mark(variables)
+        if any(np.count_nonzero(is_selected[group]) > 1 for group in self.conflicts):
+            return False
+        return self.signal is None or self.signal[variables].sum() <= self.max_signal + _ROUNDING
 
 
 class Selection(NamedTuple):
@@ -127,6 +159,12 @@ def bundle_gain(
     return float(np.trace(np.linalg.solve(covariance, WS @ A @ WS.T)))
 
 
+def total_gain(model: FactorModel, variables: np.ndarray, criterion: Criterion) -> float:
+    """Compute the criterion of some variables."""
+    A = model.W.T @ model.W
+    return bundle_gain(model, A, init(model, A), variables, criterion)
+
+
 def select_greedily(
     model: FactorModel, constraints: Constraints, criterion: Criterion
 ) -> Selection:
@@ -141,8 +179,8 @@ def select_greedily(
     Returns
     -------
     Selection
-        With ``constraints.n_features`` variables; fewer if fewer are allowed, or if the remaining
-        bundles are too large.
+        With ``constraints.n_features`` variables; fewer if fewer are allowed, or if the others
+        do not fit.
     """
     A = model.W.T @ model.W
     order: list[int] = []
@@ -165,12 +203,17 @@ def select_greedily(
             included_first if included_first.any() else is_candidate, constraints, bundle_of
         )
         is_candidate[best] = False
-        if len(order) + best.size > constraints.n_features:
-            continue  # the bundle is too large
+        is_too_large = len(order) + best.size > constraints.n_features
+        if is_too_large or not constraints.is_feasible(np.array([*order, *best.tolist()])):
+            continue  # the bundle does not fit
         for k in best.tolist():
             gains.append(pool.select(k))
             order.append(k)
             is_available[k] = False
+        if constraints.limits_combinations:
+            addable = constraints.find_addable(np.array(order))
+            addable[constraints.include] = True  # they are compatible, and come first
+            is_candidate &= addable
     variables = np.array(order, dtype=int)
     return Selection(variables, np.array(gains), bounds.path(variables.size))
 
@@ -298,13 +341,17 @@ def swap_variables(
     state = State(S, full_state.t[pool], full_state.N[pool])
     is_selected, is_allowed = is_selected[pool], constraints.allowed[pool]
     is_free, divisors = ~np.isin(pool, constraints.include), constraints.divisors[pool]
+    addable = is_allowed
     has_changed = False
     for _ in range(min(MAX_SWEEPS, int(_MAX_MULTIPLICATIONS // (2 * count * part.W.size)))):
         has_swapped = False
         for k in np.flatnonzero(is_selected & is_free).tolist():
             without = remove_variable(part, A, state, k)
             gains = compute_gains(part, without, criterion)
-            is_better = is_allowed & ~is_selected & (gains > gains[k] * (1.0 + MIN_RELATIVE_GAIN))
+            if constraints.limits_combinations:
+                others = np.flatnonzero(is_selected & (np.arange(pool.size) != k))
+                addable = constraints.find_addable(pool[others])[pool]
+            is_better = addable & ~is_selected & (gains > gains[k] * (1.0 + MIN_RELATIVE_GAIN))
             values = gains / divisors
             best = int(np.argmax(np.where(is_better, values, -np.inf)))
             if is_better[best] and values[best] > values[k]:
@@ -315,12 +362,21 @@ def swap_variables(
             break
     if not has_changed:
         return selection
+    return order_greedily(model, pool[is_selected], selection, constraints, criterion)
+
+
+def order_greedily(
+    model: FactorModel,
+    variables: np.ndarray,
+    selection: Selection,
+    constraints: Constraints,
+    criterion: Criterion,
+) -> Selection:
+    """Put other variables in the place of a selection, in greedy order."""
     allowed = np.zeros(constraints.allowed.size, dtype=bool)
-    allowed[pool[is_selected]] = True
-    reordered = select_greedily(
-        model, constraints._replace(n_features=count, allowed=allowed), criterion
-    )
-    return reordered._replace(bounds=selection.bounds)
+    allowed[variables] = True
+    constraints = constraints._replace(n_features=variables.size, allowed=allowed)
+    return select_greedily(model, constraints, criterion)._replace(bounds=selection.bounds)
 
 
 def posterior_covariance(model: FactorModel, variables: np.ndarray) -> np.ndarray:

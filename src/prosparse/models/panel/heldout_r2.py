@@ -29,6 +29,7 @@ class FoldPath(NamedTuple):
     r2: np.ndarray  # (n_sizes,) of all columns; 0 if the rows do not vary
     explained: np.ndarray  # (n_sizes,) sum of squares explained outside the panel
     attainable: np.ndarray  # (n_sizes,) the same from all columns together
+    order: np.ndarray  # (q,) the largest panel
 
 
 class PanelEvaluation(NamedTuple):
@@ -36,7 +37,6 @@ class PanelEvaluation(NamedTuple):
 
     r2: np.ndarray  # (p,) of each column; 1 in the panel
     residual_std: np.ndarray  # (p,) such that 1.96 times it covers 95 % of the residuals
-    row_squares: np.ndarray  # (n, 2) residual and total sum of squares of each held-out row
 
 
 def evaluated_sizes(count: int) -> np.ndarray:
@@ -107,7 +107,8 @@ def evaluate_path(
             residual -= np.sum((columns[:, :q] - m @ model.W[order[:q]].T) ** 2)
             r2 = 1.0 - residual / total if total > 0.0 else 0.0
             results += n_repeats * [(r2, total - panel_squares - residual, attainable)]
-    return FoldPath(*np.array(results).T)
+    r2s, explained, attained = np.array(results).T
+    return FoldPath(r2s, explained, attained, order)
 
 
 def evaluate_panel(
@@ -118,7 +119,7 @@ def evaluate_panel(
     squares: np.ndarray,
     seed: int,
 ) -> PanelEvaluation:
-    """Evaluate a panel for each column and for each held-out row.
+    """Evaluate a panel for each column in held-out rows.
 
     Parameters
     ----------
@@ -136,25 +137,19 @@ def evaluate_panel(
     -------
     PanelEvaluation
     """
-    n, p = op.shape
-    others = np.setdiff1d(np.arange(p), panel)
+    others = np.setdiff1d(np.arange(op.shape[1]), panel)
     sample = np.sort(np.random.default_rng(seed).permutation(others)[:_MAX_SAMPLED_COLUMNS])
     data = _PanelData(op, panel, dense_columns(op, panel), sample, dense_columns(op, sample))
-    row_squares = _row_squares(op)
     tasks = [
-        partial(_evaluate_fold, data, row_squares, *fold)
-        for fold in zip(folds, models, squares, strict=True)
+        partial(_evaluate_fold, data, *fold) for fold in zip(folds, models, squares, strict=True)
     ]
     parts = run_parallel(op, tasks)
     residuals = np.stack([part.residual_squares for part in parts])
-    by_row = np.zeros((n, 2))
-    for fold, part in zip(folds, parts, strict=True):
-        by_row[fold.held_out] = part.row_squares
     r2 = 1.0 - residuals.sum(axis=0) / np.maximum(squares.sum(axis=0), 1e-300)
     n_rows = [int(fold.held_out.sum()) for fold in folds]
     factor = _interval_factor([part.residuals for part in parts], residuals[:, sample], n_rows)
     residual_std = factor * np.sqrt(residuals.sum(axis=0) / sum(n_rows))
-    return PanelEvaluation(r2, residual_std, by_row)
+    return PanelEvaluation(r2, residual_std)
 
 
 class _PanelData(NamedTuple):
@@ -172,11 +167,10 @@ class _FoldEvaluation(NamedTuple):
 
     residual_squares: np.ndarray  # (p,)
     residuals: np.ndarray  # (n_held_out, k) of the sampled columns
-    row_squares: np.ndarray  # (n_held_out, 2) residual and total sum of squares
 
 
 def _evaluate_fold(
-    data: _PanelData, row_squares: np.ndarray, fold: Fold, model: FactorModel, squares: np.ndarray
+    data: _PanelData, fold: Fold, model: FactorModel, squares: np.ndarray
 ) -> _FoldEvaluation:
     op, panel, panel_columns, sample, sample_columns = data
     held_out, W = fold.held_out, model.W
@@ -187,14 +181,29 @@ def _evaluate_fold(
     residual_squares += np.einsum("pr,pr->p", W @ (m.T @ m), W)
     residual_squares[panel] = 0.0
     residuals = sample_columns[held_out] - fold.mean[sample] - m @ W[sample].T
-    projections = project_some_rows(op, np.column_stack([W, fold.mean]), held_out)
-    shift = np.append(fold.mean @ W, fold.mean @ fold.mean)
-    total = row_squares[held_out] - 2.0 * projections[:, -1] + shift[-1]
-    residual = total - 2.0 * np.sum(m * (projections[:, :-1] - shift[:-1]), axis=1)
-    residual += np.sum((m @ (W.T @ W)) * m, axis=1)
-    residual -= np.sum((x - m @ W[panel].T) ** 2, axis=1)
-    by_row = np.stack([residual, total], axis=1)
-    return _FoldEvaluation(np.maximum(residual_squares, 0.0), residuals, by_row)
+    return _FoldEvaluation(np.maximum(residual_squares, 0.0), residuals)
+
+
+def evaluate_rows(
+    op: Operator, folds: list[Fold], models: list[FactorModel], panels: list[np.ndarray]
+) -> np.ndarray:
+    """Compute the residual and the total sum of squares of each row, (n, 2).
+
+    Each held-out row is predicted from the panel of its fold by the model of its fold.
+    """
+    row_squares, by_row = _row_squares(op), np.zeros((op.shape[0], 2))
+    for fold, model, panel in zip(folds, models, panels, strict=True):
+        held_out, W = fold.held_out, model.W
+        x = dense_columns(op, panel)[held_out] - fold.mean[panel]
+        m = x @ posterior_weights(model, panel).T
+        projections = project_some_rows(op, np.column_stack([W, fold.mean]), held_out)
+        shift = np.append(fold.mean @ W, fold.mean @ fold.mean)
+        total = row_squares[held_out] - 2.0 * projections[:, -1] + shift[-1]
+        residual = total - 2.0 * np.sum(m * (projections[:, :-1] - shift[:-1]), axis=1)
+        residual += np.sum((m @ (W.T @ W)) * m, axis=1)
+        residual -= np.sum((x - m @ W[panel].T) ** 2, axis=1)
+        by_row[held_out] += np.stack([residual, total], axis=1)
+    return by_row
 
 
 def _interval_factor(

@@ -2,11 +2,14 @@
 
 1. A factor model is estimated whose common variances and communalities are those of held-out rows
    (`folds`, `factors`).
-2. Variables are selected greedily (`greedy`); among variables with similar gains, those with larger
-   variance are preferred (`variance_weighting`).
-3. Panels of increasing size are evaluated in held-out rows, each selected without these rows
+2. The covariance of the factor model is mixed with the empirical one. The weight is chosen by the
+   held-out R2 of the panels that it selects (`choose_guide`).
+3. Variables are selected greedily and swapped (`greedy`); the best set of few columns is found
+   exactly (`best_subset`). Among variables with similar gains, those with larger variance are
+   preferred (`variance_weighting`).
+4. Panels of increasing size are evaluated in held-out rows, each selected without these rows
    (`heldout_r2`). The result determines the size of the panel.
-4. The scores are the principal components of the reconstruction of all variables by the panel.
+5. The scores are the principal components of the reconstruction of all variables by the panel.
 """
 
 from __future__ import annotations
@@ -17,21 +20,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data import Operator
+from ...data import DenseOperator, Operator
 from ...data.arrays import to_numpy
+from .best_subset import MAX_COLUMNS, find_best_subset
+from .conformal import Calibration, calibrate_on_folds
 from .factors import (
     FactorModel,
     build_factor_model,
     estimate_common_variances,
     leave_one_out_residuals,
+    mix_covariances,
     rescale_loadings,
+    set_variances,
     shrink_communalities,
 )
 from .folds import (
     Fold,
     Split,
+    can_hold_out_groups,
     decompose_folds,
     decompose_from_outer,
+    dense_columns,
     has_few_rows,
     held_out_squares,
     run_parallel,
@@ -42,14 +51,17 @@ from .greedy import (
     Criterion,
     Selection,
     admissible_sizes,
+    order_greedily,
     select_greedily,
     swap_variables,
+    total_gain,
 )
 from .heldout_r2 import (
     FoldPath,
     PanelEvaluation,
     evaluate_panel,
     evaluate_path,
+    evaluate_rows,
     evaluated_sizes,
     posterior_weights,
 )
@@ -58,6 +70,13 @@ from .variance_weighting import variance_weights
 MAX_SIZE = 300  # maximum size of a panel that `target_recovery` determines
 # Number of folds; small samples have larger training sets.
 N_FOLDS, N_FOLDS_SMALL, SMALL_SAMPLE = 5, 10, 100
+EMPIRICAL_WEIGHTS = (0.0, 0.5, 0.8, 0.95, 1.0)  # of the empirical covariance, see `choose_guide`
+# Number of repetitions of cross-validation, and maximum number of entries in all of them.
+N_REPEATS, MAX_REPEATED_ENTRIES = 10, 100_000
+MAX_COPIED_ENTRIES = 50_000_000  # maximum size of Dask or sparse data that are copied to memory
+PLAUSIBLE_ERRORS = 2.0  # standard errors of the relative R2 within which a size is plausible
+MIN_ROWS_PER_COLUMN = 2  # minimum ratio for which large tables try the empirical covariance
+SMALL_TABLE = 100  # number of columns up to which all weights and swaps are evaluated in folds
 # Number of inner folds, within the training rows of a fold.
 N_INNER_FOLDS, N_INNER_FOLDS_SMALL = 2, 4
 # A variable has a proxy if the panel explains at least these proportions of its communality and of
@@ -70,14 +89,12 @@ _ROUNDING = 1e-12  # proportion of the sum of squares of all held-out rows
 class Options(NamedTuple):
     """Parameters of `Panel`, for the columns of the operator."""
 
-    n_features: int | None  # None: determined by `target_recovery`
+    constraints: Constraints
+    has_given_size: bool  # otherwise, `target_recovery` determines the size
     target_recovery: float
     criterion: Criterion
-    include: np.ndarray  # (k,) indices
-    allowed: np.ndarray  # (p,) bool
-    costs: np.ndarray  # (p,)
-    bundles: list[np.ndarray]
     is_scaled: bool  # whether the columns have unit variance
+    coverage: float  # of prediction intervals
     seed: int
 
 
@@ -87,10 +104,13 @@ class CrossValidatedModel(NamedTuple):
     variances: np.ndarray  # (p,)
     folds: list[Fold]
     squares: np.ndarray  # (n_folds, p) of the held-out rows
+    whole_fold: Fold  # components of all rows
     whole: FactorModel  # of all rows
     fold_models: list[FactorModel]  # of the training rows of each fold
     residuals: np.ndarray  # (n_folds, p) sums of squared residuals given all other columns
+    shrink: Callable[[np.ndarray], np.ndarray]  # shrinks measured communalities, (p,)
     communality: np.ndarray  # (p,) in held-out rows
+    n_repeats: int  # of cross-validation
 
 
 class FoldModel(NamedTuple):
@@ -107,6 +127,11 @@ class Path(NamedTuple):
     r2: np.ndarray  # (q,) of all columns
     r2_std: np.ndarray  # (q,) standard deviation over the folds
     relative_r2: np.ndarray  # (q,) of the other columns, relative to all columns as predictors
+    relative_r2_std: np.ndarray  # (q,) standard error
+
+    def shorten(self, size: int) -> Path:
+        """Return the results of the first sizes."""
+        return Path(*(values[:size] for values in self))
 
 
 class ScoreModel(NamedTuple):
@@ -121,12 +146,20 @@ class Solution(NamedTuple):
     """Result of a fit, for the columns of the operator."""
 
     cross_validated: CrossValidatedModel
+    guide: Guide
     selection: Selection  # as long as the path
     panel: np.ndarray  # (q,) columns in the order of selection
+    size_range: tuple[int, int]  # plausible sizes
+    optimality_gap: float  # 1 - criterion / upper bound
     path: Path
     scores: ScoreModel
+    panel_covariance: np.ndarray  # (q, q)
     evaluation: PanelEvaluation
+    calibration: Calibration
     proxies: np.ndarray  # (p,) proxy of each column in the panel, or -1
+    # (n, 2) residual and total sum of squares of each row by panels selected without it; None
+    # without groups
+    row_squares: np.ndarray | None
 
 
 def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Options) -> Solution:
@@ -146,90 +179,262 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
     -------
     Solution
     """
+    op = read_once(op)
     cross_validated = cross_validate(op, scale, codes, options.seed)
-    limit = int(options.allowed.sum()) + int(np.sum(~options.allowed[options.include]))
-    max_size = max([MAX_SIZE, options.include.size, *(bundle.size for bundle in options.bundles)])
-    constraints = Constraints(
-        min(max_size if options.n_features is None else options.n_features, limit),
-        options.include,
-        options.allowed,
-        options.costs,
-        options.bundles,
-        _variance_weights(scale, op, options),
+    constraints = options.constraints._replace(weights=_variance_weights(scale, op, options))
+    if not options.has_given_size:
+        bundle_sizes = [bundle.size for bundle in constraints.bundles]
+        max_size = max([MAX_SIZE, constraints.include.size, *bundle_sizes])
+        constraints = constraints._replace(n_features=min(max_size, constraints.n_features))
+    task = SelectionTask(constraints, options.criterion, options.has_given_size)
+    factor_models = run_parallel(
+        op, fold_model_tasks(op, scale, codes, cross_validated, options.seed)
     )
-    model = rescale_loadings(
-        cross_validated.whole, cross_validated.communality, cross_validated.variances
+    guide = choose_guide(op, cross_validated, factor_models, task)
+    model = mix_covariances(
+        rescale_loadings(
+            cross_validated.whole, cross_validated.communality, cross_validated.variances
+        ),
+        cross_validated.whole_fold,
+        cross_validated.variances,
+        guide.weight,
     )
-    selection, *fold_models = run_parallel(
-        op,
-        [
-            partial(select_greedily, model, constraints, options.criterion),
-            *fold_model_tasks(op, scale, codes, cross_validated, options.seed),
-        ],
+    task = task.with_weight(guide.weight)
+    selection = select_greedily(model, task.constraints, task.criterion)
+    panel = selection.order
+    n_repeats = cross_validated.n_repeats
+    path = combine_folds(
+        guide.fold_paths, cross_validated.squares, constraints.n_features, n_repeats
     )
-
-    def improve(panel: np.ndarray) -> np.ndarray:
-        shortened = selection._replace(order=panel)
-        return swap_variables(model, shortened, constraints, options.criterion).order
-
-    panel, count = selection.order, selection.order.size
-    tasks = [
-        partial(
-            select_and_evaluate,
-            op,
-            cross_validated.communality,
-            fold_model,
-            constraints,
-            options.criterion,
-            count,
+    path = path.shorten(panel.size)
+    size_range = (panel.size, panel.size)
+    if not options.has_given_size:
+        sizes, target = admissible_sizes(panel, constraints), options.target_recovery
+        size_range = (
+            smallest_sufficient_size(path, target, sizes, PLAUSIBLE_ERRORS),
+            smallest_sufficient_size(path, target, sizes, -PLAUSIBLE_ERRORS),
         )
-        for fold_model in fold_models
-    ]
-    if options.n_features is None:
-        path = combine_folds(run_parallel(op, tasks), cross_validated.squares, count)
-        sizes = admissible_sizes(panel, constraints)
-        panel = improve(panel[: smallest_sufficient_size(path, options.target_recovery, sizes)])
-    else:
-        panel, *fold_paths = run_parallel(op, [partial(improve, panel), *tasks])
-        path = combine_folds(fold_paths, cross_validated.squares, count)
+        panel = panel[: smallest_sufficient_size(path, target, sizes)]
+    panel, bound = task.certify(model, selection._replace(order=panel))
+    gain = total_gain(model, panel, task.criterion)
     evaluation = evaluate_panel(
         op,
         cross_validated.folds,
-        [fold_model.model for fold_model in fold_models],
+        [fold_model.model for fold_model in guide.fold_models],
         panel,
         cross_validated.squares,
         options.seed,
     )
+    # Each row is held out once in the first repetition.
+    n_folds = len(guide.fold_models) // n_repeats
+    calibration = calibrate_on_folds(
+        op,
+        cross_validated.folds[:n_folds],
+        [fold_model.model for fold_model in guide.fold_models[:n_folds]],
+        panel,
+        options.coverage,
+        options.seed,
+    )
     return Solution(
         cross_validated=cross_validated,
+        guide=guide,
         selection=selection,
         panel=panel,
+        size_range=size_range,
+        optimality_gap=max(1.0 - gain / bound, 0.0) if bound > 0.0 else 0.0,
         path=path,
         scores=build_score_model(model, panel),
+        panel_covariance=model_covariance(model, panel),
         evaluation=evaluation,
-        proxies=assign_proxies(model, panel, evaluation.r2, cross_validated.communality),
+        calibration=calibration,
+        proxies=assign_proxies(model, panel, evaluation.r2, guide.communality),
+        row_squares=None if codes is None else evaluate_fold_panels(op, guide, panel.size),
     )
+
+
+def evaluate_fold_panels(op: Operator, guide: Guide, size: int) -> np.ndarray:
+    """Evaluate in each held-out row the panel that was selected without it, (n, 2)."""
+    return evaluate_rows(
+        op,
+        [fold_model.fold for fold_model in guide.fold_models],
+        [fold_model.model for fold_model in guide.fold_models],
+        [path.order[:size] for path in guide.fold_paths],
+    )
+
+
+def read_once(op: Operator) -> Operator:
+    """Copy data that are read in blocks to memory if they are small, in one pass."""
+    if op.whole is not None or op.shape[0] * op.shape[1] > MAX_COPIED_ENTRIES:
+        return op
+    return DenseOperator(dense_columns(op, np.arange(op.shape[1])))
+
+
+class SelectionTask(NamedTuple):
+    """What is selected: constraints, criterion, and whether the size is given."""
+
+    constraints: Constraints
+    criterion: Criterion
+    has_given_size: bool
+
+    def with_weight(self, weight: float) -> SelectionTask:
+        """Reduce the variance weights by the weight of the empirical covariance.
+
+        Variance weights compensate for errors of the factor model; an accurate covariance needs
+        none.
+        """
+        weights = self.constraints.weights
+        if weights is None:
+            return self
+        weights = None if weight == 1.0 else weights ** (1.0 - weight)
+        return self._replace(constraints=self.constraints._replace(weights=weights))
+
+    def improve(self, model: FactorModel, selection: Selection) -> Selection:
+        """Swap variables."""
+        return swap_variables(model, selection, self.constraints, self.criterion)
+
+    def certify(self, model: FactorModel, selection: Selection) -> tuple[np.ndarray, float]:
+        """Find the best variables, and an upper bound on the criterion of as many variables.
+
+        The bound is that of `greedy` if there are too many columns for an exact search.
+        """
+        size = selection.order.size
+        selection = self.improve(model, selection)
+        if not self.is_exact(model.psi.size):
+            return selection.order, float(selection.bounds[size - 1])
+        found = find_best_subset(model, self.constraints, selection.order)
+        ordered = order_greedily(
+            model, found.variables, selection, self.constraints, self.criterion
+        )
+        return ordered.order, found.bound
+
+    def is_exact(self, p: int) -> bool:
+        """Return whether the best variables are found by an exact search."""
+        costs, bundles = self.constraints.costs, self.constraints.bundles
+        is_simple = not bundles and bool(np.all(costs == costs[0]))
+        is_simple &= not self.constraints.limits_combinations
+        return p <= MAX_COLUMNS and is_simple and self.criterion == "reconstruction"
+
+
+class Guide(NamedTuple):
+    """Covariance that guides the selection, and its panels in held-out rows."""
+
+    weight: float  # of the empirical covariance
+    communality: np.ndarray  # (p,) in held-out rows
+    r2: np.ndarray  # (n_folds,) held-out R2 by which guides are compared
+    fold_models: list[FoldModel]
+    fold_paths: list[FoldPath]
+
+
+def choose_guide(
+    op: Operator,
+    cross_validated: CrossValidatedModel,
+    factor_models: list[FoldModel],
+    task: SelectionTask,
+) -> Guide:
+    """Choose the weight of the empirical covariance by the held-out R2 of the panels.
+
+    Each weight selects and predicts in each fold. Among the weights within one standard error of
+    the largest R2, the one that the shape of the data favours is chosen: the largest if there are
+    more rows than columns, otherwise the smallest. With many columns and few rows, the empirical
+    covariance is not considered, nor for information, which refers to the factors.
+    """
+    shares = cross_validated.squares.sum(axis=1)
+    shares = shares / shares.sum()
+    guides: list[Guide] = []
+    scores: list[float] = []
+    n, p = op.shape
+    is_small = p <= SMALL_TABLE
+    is_searched = is_small or n > MIN_ROWS_PER_COLUMN * p
+    is_searched &= task.criterion == "reconstruction"
+    for weight in EMPIRICAL_WEIGHTS if is_searched else (0.0,):
+        guides.append(evaluate_guide(op, cross_validated, factor_models, task, weight))
+        scores.append(float(shares @ guides[-1].r2))
+        if scores[-1] < max(scores) and not is_small:
+            break  # R2 has one maximum, and further weights take long
+    best = guides[int(np.argmax(scores))]
+    n_folds = len(best.r2) // cross_validated.n_repeats
+    is_equivalent = []
+    for guide in guides:
+        difference = best.r2 - guide.r2
+        standard_error = difference.std() / np.sqrt(max(n_folds - 1, 1))
+        is_equivalent.append(float(shares @ difference) <= standard_error)
+    index = np.flatnonzero(is_equivalent)
+    return guides[int(index[-1 if n > p else 0])]
+
+
+def evaluate_guide(
+    op: Operator,
+    cross_validated: CrossValidatedModel,
+    factor_models: list[FoldModel],
+    task: SelectionTask,
+    weight: float,
+) -> Guide:
+    """Select panels in all folds with a weight of the empirical covariance."""
+    variances = cross_validated.variances
+    fold_models = [
+        FoldModel(fold, squares, mix_covariances(model, fold, variances, weight))
+        for fold, squares, model in factor_models
+    ]
+    communality = cross_validated.communality
+    if weight > 0.0:
+        models = [fold_model.model for fold_model in fold_models]
+        squares = cross_validated.squares
+        residuals = leave_one_out_residuals(op, cross_validated.folds, squares, models)
+        communality = cross_validated.shrink(pooled_r2(residuals, squares))
+    fold_task = task.with_weight(weight)
+    fold_paths = run_parallel(
+        op,
+        [
+            partial(select_and_evaluate, op, variances, communality, fold_model, fold_task)
+            for fold_model in fold_models
+        ],
+    )
+    r2 = np.array([path.r2[-1] if task.has_given_size else path.r2.mean() for path in fold_paths])
+    return Guide(weight, communality, r2, fold_models, fold_paths)
 
 
 def _variance_weights(scale: np.ndarray, op: Operator, options: Options) -> np.ndarray | None:
     """Return variance weights if scaling removed the variances.
 
-    Not for information: its bound holds for unweighted greedy selection.
+    Not for information, whose bound holds for unweighted greedy selection, and not for small
+    tables, in which the covariance is accurate.
     """
-    if not options.is_scaled or options.criterion == "information":
+    is_information = options.criterion == "information"
+    if not options.is_scaled or is_information or op.shape[1] <= SMALL_TABLE:
         return None
     return variance_weights(scale, op.shape[0])
 
 
 def cross_validate(
-    op: Operator, scale: np.ndarray, codes: np.ndarray | None, seed: int
+    op: Operator,
+    scale: np.ndarray,
+    codes: np.ndarray | None,
+    seed: int,
+    n_repeats: int | None = None,
 ) -> CrossValidatedModel:
     """Estimate factor models of all rows and of the folds."""
     all_rows = np.ones(op.shape[0], dtype=bool)
     n_folds = N_FOLDS_SMALL if op.shape[0] <= SMALL_SAMPLE else N_FOLDS
-    splits = split_rows(all_rows, n_folds, codes, seed)
-    whole, *folds = decompose_folds(op, [Split(all_rows, ~all_rows), *splits])
-    return estimate_models(op, scale, whole, folds)
+    if n_repeats is None:
+        n_repeats = count_repeats(op, codes, n_folds)
+    splits = [split_rows(all_rows, n_folds, codes, seed + repeat) for repeat in range(n_repeats)]
+    # Components of all rows are a start for those of the folds.
+    whole, *folds = decompose_folds(op, [Split(all_rows, ~all_rows), *splits[0]])
+    for others in splits[1:]:
+        folds += decompose_folds(op, others)
+    return estimate_models(op, scale, whole, folds)._replace(n_repeats=n_repeats)
+
+
+def count_repeats(op: Operator, codes: np.ndarray | None, n_folds: int) -> int:
+    """Return how often cross-validation is repeated; small tables allow many repetitions.
+
+    Folds that hold out one group each are not random.
+    """
+    n, p = op.shape
+    is_fixed = codes is not None and can_hold_out_groups(codes) and codes.max() < n_folds
+    if has_few_rows(op) or is_fixed:
+        return 1
+    return int(np.clip(MAX_REPEATED_ENTRIES // (n * p), 1, N_REPEATS))
 
 
 def estimate_models(
@@ -243,16 +448,24 @@ def estimate_models(
         op, [partial(build_factor_model, fold, common, variances) for fold in folds]
     )
     residuals = leave_one_out_residuals(op, folds, squares, fold_models)
-    n_held_out = sum(int(fold.held_out.sum()) for fold in folds)
+    shrink = partial(shrink_communalities, scale=scale, n=count_held_out(folds))
     return CrossValidatedModel(
         variances=variances,
         folds=folds,
         squares=squares,
+        whole_fold=whole,
         whole=build_factor_model(whole, common, variances),
         fold_models=fold_models,
         residuals=residuals,
-        communality=shrink_communalities(pooled_r2(residuals, squares), scale, n_held_out),
+        shrink=shrink,
+        communality=shrink(pooled_r2(residuals, squares)),
+        n_repeats=1,
     )
+
+
+def count_held_out(folds: list[Fold]) -> int:
+    """Count the rows that are held out at least once."""
+    return int(np.any([fold.held_out for fold in folds], axis=0).sum())
 
 
 def pooled_r2(residuals: np.ndarray, squares: np.ndarray) -> np.ndarray:
@@ -275,7 +488,7 @@ def fold_model_tasks(
     """
     numbers = range(len(cross_validated.folds))
     if not has_few_rows(op):
-        return [partial(_model_from_other_folds, scale, cross_validated, k) for k in numbers]
+        return [partial(_model_from_other_folds, cross_validated, k) for k in numbers]
     outer = to_numpy(op.outer()).astype(float)
     n_folds = N_INNER_FOLDS_SMALL if op.shape[0] <= SMALL_SAMPLE else N_INNER_FOLDS
 
@@ -289,62 +502,76 @@ def fold_model_tasks(
     return [partial(estimate, k) for k in numbers]
 
 
-def _model_from_other_folds(
-    scale: np.ndarray, cross_validated: CrossValidatedModel, k: int
-) -> FoldModel:
+def _model_from_other_folds(cross_validated: CrossValidatedModel, k: int) -> FoldModel:
     """Estimate communalities in the held-out rows of all folds but one."""
-    n_held_out = sum(int(fold.held_out.sum()) for fold in cross_validated.folds)
     others = np.arange(len(cross_validated.folds)) != k
     r2 = pooled_r2(cross_validated.residuals[others], cross_validated.squares[others])
     model = rescale_loadings(
-        cross_validated.fold_models[k],
-        shrink_communalities(r2, scale, n_held_out),
-        cross_validated.variances,
+        cross_validated.fold_models[k], cross_validated.shrink(r2), cross_validated.variances
     )
     return FoldModel(cross_validated.folds[k], cross_validated.squares[k], model)
 
 
 def select_and_evaluate(
     op: Operator,
+    variances: np.ndarray,
     communality: np.ndarray,
     fold_model: FoldModel,
-    constraints: Constraints,
-    criterion: Criterion,
-    count: int,
+    task: SelectionTask,
 ) -> FoldPath:
-    """Select up to ``count`` variables without the held-out rows and evaluate them there."""
+    """Select variables without the held-out rows of a fold and evaluate them there."""
     fold, squares, model = fold_model
-    order = select_greedily(model, constraints, criterion).order[:count]
+    # Columns count by their variance in all rows: a column that varies more in the training rows
+    # varies less in the held-out ones.
+    guide = set_variances(model, variances)
+    selection = select_greedily(guide, task.constraints, task.criterion)
+    if task.has_given_size and op.shape[1] <= SMALL_TABLE:
+        selection = task.improve(guide, selection)
+    order = selection.order
     # If bundles prevent a panel of this size in a fold, its largest panel is used.
-    sizes = np.minimum(evaluated_sizes(count), order.size)
+    sizes = np.minimum(evaluated_sizes(task.constraints.n_features), order.size)
     return evaluate_path(op, fold, model, order, squares, communality, sizes)
 
 
-def combine_folds(fold_paths: list[FoldPath], squares: np.ndarray, count: int) -> Path:
+def combine_folds(
+    fold_paths: list[FoldPath], squares: np.ndarray, count: int, n_repeats: int = 1
+) -> Path:
     """Combine the folds and interpolate between the evaluated sizes.
 
-    ``squares``, (n_folds, p), are the sums of squares of the held-out rows.
+    ``squares``, (n_folds, p), are the sums of squares of the held-out rows. Repetitions of
+    cross-validation reduce the noise of random folds, not that of the rows: standard errors are
+    those of one repetition.
     """
     r2 = np.stack([path.r2 for path in fold_paths])
-    explained = np.sum([path.explained for path in fold_paths], axis=0)
-    attainable = np.sum([path.attainable for path in fold_paths], axis=0)
+    explained = np.stack([path.explained for path in fold_paths])
+    attainable = np.stack([path.attainable for path in fold_paths])
     total = float(squares.sum())
-    relative = np.where(attainable > 1e-9 * total, explained / np.maximum(attainable, 1e-300), 1.0)
+    mean_attainable = attainable.mean(axis=0)
+    is_attainable = attainable.sum(axis=0) > 1e-9 * total
+    divisor = np.where(is_attainable, mean_attainable, 1.0)
+    relative = np.where(is_attainable, explained.mean(axis=0) / divisor, 1.0)
+    # Standard error of a ratio of means, by linearisation.
+    deviations = np.where(is_attainable, (explained - relative * attainable) / divisor, 0.0)
+    n_folds = len(fold_paths) // n_repeats
+    relative_std = np.sqrt(np.mean(deviations**2, axis=0) / max(n_folds - 1, 1))
     sizes, steps = evaluated_sizes(count), np.arange(1, count + 1)
     weights = squares.sum(axis=1) / total
     # R2 is not defined if all held-out rows of a fold are at the mean, up to rounding.
     varying = r2[weights > _ROUNDING]
     r2_std = varying.std(axis=0, ddof=1) if len(varying) > 1 else np.zeros(r2.shape[1])
-    return Path(
-        np.interp(steps, sizes, weights @ r2),
-        np.interp(steps, sizes, r2_std),
-        np.interp(steps, sizes, relative),
-    )
+    values = (weights @ r2, r2_std, relative, relative_std)
+    return Path(*(np.interp(steps, sizes, value) for value in values))
 
 
-def smallest_sufficient_size(path: Path, target: float, sizes: np.ndarray) -> int:
-    """Return the smallest admissible size whose relative R2 reaches the target, or the largest."""
-    sufficient = sizes[path.relative_r2[sizes - 1] >= target]
+def smallest_sufficient_size(
+    path: Path, target: float, sizes: np.ndarray, n_errors: float = 1.0
+) -> int:
+    """Return the smallest admissible size whose relative R2 reaches the target, or the largest.
+
+    The target is reached if it is within ``n_errors`` standard errors above the relative R2.
+    """
+    reached = path.relative_r2 + n_errors * path.relative_r2_std >= target
+    sufficient = sizes[reached[sizes - 1]]
     return int(sufficient[0]) if sufficient.size else int(sizes[-1])
 
 
@@ -374,6 +601,12 @@ def build_score_model(model: FactorModel, panel: np.ndarray) -> ScoreModel:
     largest = loadings[np.arange(variances.size), np.argmax(np.abs(loadings), axis=1)]
     sign = np.where(largest < 0.0, -1.0, 1.0)[:, None]
     return ScoreModel(sign * weights, sign * loadings, variances)
+
+
+def model_covariance(model: FactorModel, columns: np.ndarray) -> np.ndarray:
+    """Compute the covariance of some columns under the model."""
+    W = model.W[columns]
+    return np.asarray(W @ W.T + np.diag(model.psi[columns]))
 
 
 def _is_positive(eigenvalues: np.ndarray) -> np.ndarray:
