@@ -10,7 +10,7 @@ from sklearn.utils import get_tags
 
 from ..errors import ParameterError
 from ..models._base import VariableSelector
-from ..registry import METHODS, Method, method_of, offered
+from ..registry import METHODS, Method, offered
 
 DEFAULT_METHOD = next(iter(offered()))
 MISSING = ("error", "drop", "impute")  # values of --missing
@@ -126,4 +126,4 @@ def missing_strategy(options: AnalysisOptions, model: VariableSelector) -> str:
         return options.missing
     if get_tags(model).input_tags.allow_nan:
         return "allow"
-    return "mean" if method_of(model).tests_variables else "components"
+    return "components"

@@ -176,8 +176,8 @@ class PreparationOptions(NamedTuple):
         _preprocessing(
             metavar="|".join(MISSING),
             help="Handling of missing values. drop: remove rows or columns, whichever loses less; "
-            "impute: column means (fdrpca) or predictions from principal components (other "
-            "methods; sca needs no imputation).",
+            "impute: by the model itself (fdrpca, panel, sca), or predictions from principal "
+            "components (other methods).",
         ),
     ] = "error"
 

@@ -161,10 +161,14 @@ class VariableSelector(BaseEstimator):
             adapt_blas_threads(_largest_dense_size(checked))
         return checked
 
+    def _allows_missing(self, X: TableLike) -> bool:
+        """Return whether a matrix of this container type may have missing values."""
+        return bool(self.__sklearn_tags__().input_tags.allow_nan)
+
     def _check_finite(self, X: TableLike) -> None:
         """Raise an error for infinite entries and disallowed missing values."""
         found = container_of(X).find_non_finite(X)
-        if found is not None and self.__sklearn_tags__().input_tags.allow_nan:
+        if found is not None and self._allows_missing(X):
             found = container_of(X).find_non_finite(X, allow_nan=True)
         if found is None:
             return

@@ -73,7 +73,8 @@ def permutation_moments(
     """
     d = np.arange(1.0, squared_leverages.shape[-1] + 1.0)
     n, dof = (np.reshape(np.asarray(count, dtype=float), (-1, 1)) for count in (n, dof))
-    expected = 2.0 * d * (n - 1.0 - d) / ((n - 1.0) ** 2 * (n + 1.0))
+    # d is at least n - 1 only for columns with few observed rows, whose moments are not used.
+    expected = 2.0 * d * np.maximum(n - 1.0 - d, 1.0) / ((n - 1.0) ** 2 * (n + 1.0))
     of_scores = n * (n + 1.0) * squared_leverages - (n - 1.0) * d * (d + 2.0)
     of_column = n * (n + 1.0) * fourth_moments[:, None] - 3.0 * (n - 1.0)
     excess = of_column * of_scores / ((n + 1.0) * n * (n - 1.0) * (n - 2.0) * (n - 3.0))

@@ -34,6 +34,7 @@ from .leading_components import PrincipalComponents, StandardisedData
 from .leave_one_out import leave_one_out_eigenvectors
 from .null_distribution import Moments, residual_flip_moments
 
+MIN_OBSERVED = 5.0  # number of rows that the moments of permutations require
 MAX_FILLED = 50  # maximum number of members whose missing values are filled
 N_FILL_ITERATIONS = 12
 _FILL_TOLERANCE = 1e-3  # change of the filled entries relative to the observed ones
@@ -71,7 +72,7 @@ class ObservedData(StandardisedData):
         self.gram = None
         # Members, and the scores without each of them.
         self._last_scores: tuple[np.ndarray, dict[int, np.ndarray]] | None = None
-        self.n_observed = seen.sum(axis=0).astype(float)
+        self.n_observed = np.maximum(seen.sum(axis=0).astype(float), MIN_OBSERVED)
         self.dofs = np.maximum(self.n_observed - adjustment.n_parameters, 1.0)
 
     def take_columns(self, columns: np.ndarray) -> ObservedData:
@@ -296,11 +297,20 @@ def fill_by_components(Z: np.ndarray, seen: np.ndarray, dof: int) -> np.ndarray:
 
 
 def _shrinkage(eigenvalues: np.ndarray, dof: int, q: int, rank: int) -> np.ndarray:
-    """Return factors of the singular values, [GD17] (7); zeros beyond the rank."""
+    """Return factors of the first singular values, [GD17] (7); zeros for those of noise.
+
+    The noise variance is that of the singular values below the edge of white noise.
+    """
     smaller, larger = min(dof, q), max(dof, q)
     beta = smaller / larger
-    noise = float(np.sum(eigenvalues[rank:])) / max((smaller - rank) * larger, 1)
-    y2 = eigenvalues[:rank] / max(noise * larger, 1e-300)
+    edge = (1.0 + np.sqrt(beta)) ** 2  # largest eigenvalue of white noise, relative to its variance
+    count = 0
+    while True:
+        noise = float(np.sum(eigenvalues[count:smaller])) / ((smaller - count) * larger)
+        y2 = eigenvalues[:rank] / max(noise * larger, 1e-300)
+        above = y2 > edge
+        if int(above.sum()) <= count:
+            break
+        count = int(above.sum())
     inside = np.maximum((y2 - beta - 1.0) ** 2 - 4.0 * beta, 0.0)
-    above = y2 > (1.0 + np.sqrt(beta)) ** 2
     return np.where(above, np.sqrt(inside) / np.maximum(y2, 1e-300), 0.0)

@@ -238,9 +238,13 @@ class FDRPCA(AdjustedProjection):
     down. ``mean_`` and ``scale_`` refer to the residuals times sqrt(pi), which
     ``inverse_transform`` returns.
 
-    **Missing values** raise an error. Drop incomplete rows or columns, or impute column means
-    (scikit-learn's ``SimpleImputer``). Values imputed from other columns share variance with them
-    by construction, and the false discovery rate is no longer controlled.
+    **Missing values** (NaN) of dense data in memory are accepted. Each variable is tested on the
+    rows in which it is observed. Missing values of the selected variables are imputed by their
+    components after the test. Values are assumed to be missing at random; a warning reports
+    missing values that depend on the components. Do not impute before the test: values imputed from
+    other columns share variance with them by construction, and the false discovery rate is no
+    longer controlled. ``counts=True``, ``rank_transform=True``, ``control="knockoff"`` and sparse,
+    Dask and GPU data require complete data.
 
     References
     ----------
@@ -398,9 +402,16 @@ class FDRPCA(AdjustedProjection):
             robust=self.null == "robust",
         )
 
+    def _allows_missing(self, X: TableLike) -> bool:
+        container = container_of(X)
+        return container.on_cpu and not container.is_sparse and not container.stays_in_place
+
+    def _has_missing(self, X: TableLike) -> bool:
+        return self._allows_missing(X) and container_of(X).has_missing(X)
+
     def _standardise_table(self, table: Table) -> tuple[Operator, Columns, np.ndarray | None]:
         """Standardise the columns; return the mask of the observed entries if any are missing."""
-        if not container_of(table).has_missing(table):
+        if not self._has_missing(table):
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
             return op, columns, None
         for parameter in ("counts", "rank_transform"):
@@ -502,7 +513,7 @@ class FDRPCA(AdjustedProjection):
     def _transform(self, X: TableLike, **metadata: Any) -> Array:
         check_is_fitted(self)
         table = self._validate(X, reset=False)
-        if not container_of(table).has_missing(table):
+        if not self._has_missing(table):
             return super()._transform(X, **metadata)
         return self._conditional_scores(table, metadata).mean.astype(table.dtype, copy=False)
 
