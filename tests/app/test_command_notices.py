@@ -26,7 +26,7 @@ from prosparse import (  # noqa: E402
 )
 from prosparse.app import options  # noqa: E402
 from prosparse.app.cli import COMMANDS, app, load_commands  # noqa: E402
-from prosparse.app.cli_messages import translate_parameters  # noqa: E402
+from prosparse.app.cli_messages import name_positions, translate_parameters  # noqa: E402
 from prosparse.app.output_paths import REGRESSION_RESULTS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
 from prosparse.persistence import load_with_about  # noqa: E402
@@ -79,30 +79,31 @@ def text_of(result):
     [["gsppca", "--components", "1"], ["empca", "--variables", "2", "--components", "1"]],
     ids=lambda arguments: arguments[0],
 )
-def test_note_on_columns_of_larger_scale(inside, method):
+def test_warning_about_columns_of_larger_scale(inside, method):
     income = np.random.default_rng(0).normal(5e4, 1e4, 60).round()
     path = table(inside / "t.csv", income=income)
     arguments = ["select", path, "--method", *method]
-    noted = " ".join(run_json(*arguments)["notes"])
-    assert "'income' has more than 99.9% of the total variance" in noted
-    assert "use --scale" in noted
-    assert "--scale" not in " ".join(run_json(*arguments, "--scale")["notes"])
+    warned = " ".join(run_json(*arguments)["warnings"])
+    assert "'income' has 100% of the variance" in warned
+    assert "set --scale" in warned
+    assert "--scale" not in " ".join(run_json(*arguments, "--scale")["warnings"])
 
 
 @pytest.mark.parametrize(("noise", "is_noted"), [("feature", False), ("view", True)])
-def test_note_on_units_of_sca_depends_on_the_noise_model(inside, noise, is_noted):
+def test_warning_about_units_of_sca_depends_on_the_noise_model(inside, noise, is_noted):
     """With one noise variance per variable, the units of a column have no effect on the fit."""
     income = 5e4 + 1e4 * DATA.X[:, 0]
     path = table(inside / "t.csv", income=income)
     arguments = ["select", path, "--method", "sca", "--noise", noise, "--permutations", "0"]
-    assert ("--scale" in " ".join(run_json(*arguments)["notes"])) == is_noted
+    assert ("If units differ" in " ".join(run_json(*arguments)["warnings"])) == is_noted
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 def test_no_note_on_units_for_methods_that_standardize(inside):
     path = table(inside / "t.csv", income=np.arange(60)[::-1] % 7 * 1e5 + 1)
     for method in (["fdrpca"], ["panel", "--variables", "2"]):
-        assert run_json("select", path, "--method", *method)["notes"] == []
+        arguments = ["select", path, "--method", *method, "--permutations", "0"]
+        assert run_json(*arguments)["notes"] == []
 
 
 def test_no_note_on_units_for_equal_scales(inside):
@@ -189,6 +190,23 @@ def test_errors_contain_options_instead_of_parameters(inside, method, name, para
 )
 def test_parameters_are_translated_to_options(message, arguments):
     assert translate_parameters(message, METHODS["Panel"]) == arguments
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        ("column 1 has 99% of the variance", "column 'b c' has 99% of the variance"),
+        ("rows 0, 2 and 1 of X have", "rows 'r0', 'r2' and 'r1' of the data have"),
+        ("rows 0, 1 and 5 others of X", "rows 'r0', 'r1' and 5 others of X"),
+        ("column 7 of 3 columns", "column 7 of 3 columns"),
+    ],
+)
+def test_positions_are_replaced_by_names(message, named):
+    assert name_positions(message, ["a", "b c"], ["r0", "r1", "r2"]) == named
+
+
+def test_rows_without_names_are_counted_from_one():
+    assert name_positions("row 3 of X has", ["a"], None) == "row 4 of the data has"
 
 
 def test_json_contains_warnings_and_notes(inside):

@@ -110,7 +110,7 @@ def test_attributes_of_wrong_type(files, name, wrong):
         ("GSPPCA", "components_", lambda a: a + 1, "`components_` must be zero outside"),
         ("SpinyRegressor", "coef_", lambda a: a + np.nan, "`coef_` must be finite"),
         ("GSPPCA", "scale_", lambda a: 0 * a, "`scale_` must be greater than 0"),
-        ("GSPPCA", "support_", lambda a: ~a, "`support_` selects 8"),
+        ("GSPPCA", "support_", lambda a: ~a, "`support_` selects 7"),
         ("GSPPCA", "ranking_", lambda a: a + 1, "each rank from 1 to 12"),
         ("GSPPCA", "varying_", lambda a: ~a, "columns that are constant"),
         ("GSPPCA", "cardinalities_", lambda a: a + 50, "not in `cardinalities_`"),
@@ -145,7 +145,7 @@ def test_inconsistent_attributes(files):
 
     for name, attribute in (("GSPPCA", "cardinalities_"), ("SPPCA", "penalties_")):
         refused(changed(files, name, without(attribute)), f"requires `{attribute}`")
-    refused(changed(files, "GSPPCA", fitted(n_selected_=5)), "`n_selected_` is 5")
+    refused(changed(files, "GSPPCA", fitted(n_selected_=6)), "`n_selected_` is 6")
     refused(changed(files, "GSPPCA", fitted(n_components_=3)), "`n_components_` is 3")
     by_group = {"$dict": [["a", "much"]]}
     refused(changed(files, "Panel", fitted(heldout_r2_by_group_=by_group)), "must be a number")

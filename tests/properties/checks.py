@@ -22,6 +22,7 @@ from prosparse import (
     ParameterError,
     RowOrderWarning,
     ShortPanelWarning,
+    UnequalUnitsWarning,
 )
 from prosparse.inference.loop import StopReason
 
@@ -35,6 +36,7 @@ WORDS = (
     OutlyingRowsWarning,
     RowOrderWarning,
     ShortPanelWarning,
+    UnequalUnitsWarning,
     ConvergenceWarning,
 )
 ORTHONORMAL = {"GSPPCA", "SSPCA"}

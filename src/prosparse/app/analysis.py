@@ -19,7 +19,7 @@ from ..registry import method_of, offered
 from ..tables import ReadOptions, Table, prepare_table
 from ..tables.base import is_missing, name_row
 from ..tables.preparation import iterate_blocks
-from .cli_messages import translate_parameters
+from .cli_messages import name_positions, translate_parameters
 from .diagnostics import run_diagnostics
 from .estimators import (
     CLASSIFIER,
@@ -30,7 +30,6 @@ from .estimators import (
 )
 from .metadata import describe_data, describe_file, describe_settings, store_read_options
 from .script_export import export_script
-from .units import note_units
 
 
 class Result(NamedTuple):
@@ -79,8 +78,7 @@ def _analyse(
     set_variables(model, options, table.names)
     scales = _column_scales(table, options)
     table = scale_columns(table, scales)
-    variances = column_variances(table.X)
-    total_variance = float(variances.sum())
+    total_variance = float(column_variances(table.X).sum())
     y = None if table.response is None else np.array(table.response)
     fit_arguments = {
         name: value
@@ -95,8 +93,6 @@ def _analyse(
     if "verbose" in model.get_params(deep=False):
         model.set_params(verbose=0)
     found = findings_of(model, total_variance)
-    if not (options.scale or options.description.standardizes or found.regression):
-        table = table.with_notes(*note_units(table.names, variances, found, model))
     diagnostics = run_diagnostics(
         model,
         found,
@@ -108,7 +104,12 @@ def _analyse(
         permutations=options.permutations,
         halves=options.stability,
     )
-    messages = [translate_parameters(str(w.message), options.description) for w in caught]
+    messages = [
+        name_positions(
+            translate_parameters(str(w.message), options.description), table.names, table.ids
+        )
+        for w in caught
+    ]
     about = {
         "title": (
             f"Regression of {read_options.response}: {table.path.name}"

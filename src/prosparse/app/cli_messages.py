@@ -7,8 +7,10 @@ command-line options: ``n_components`` becomes ``--components``.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ..registry import Method
+from ..tables.base import quote
 
 # Parameters that the command sets for several methods.
 _COMMON_OPTIONS = {
@@ -32,6 +34,8 @@ _ATTRIBUTES = {
     "communality_": "the communality",
 }
 _QUOTED = re.compile(r"`(-{0,2}[\w-]+)(?:=([^`]*))?`")
+# Positions of rows or columns: "column 8", "rows 0, 17 and 31", "rows 0, 1 and 5 others".
+_POSITIONS = re.compile(r"\b(row|column)(s?) (\d+(?:, \d+)*(?: and \d+(?! other))?)( of X)?")
 
 
 def translate_parameters(message: str, method: Method) -> str:
@@ -53,3 +57,24 @@ def translate_parameters(message: str, method: Method) -> str:
         return f"{translations[name]} {value.strip(chr(34))}"
 
     return _QUOTED.sub(translate, message)
+
+
+def name_positions(message: str, columns: Sequence[str], rows: Sequence[str] | None) -> str:
+    """Replace positions of rows and columns by their names.
+
+    Rows without names are counted from 1, as in messages about the file.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        noun, ending, positions, of_data = match.groups()
+
+        def name(found: re.Match[str]) -> str:
+            k = int(found[0])
+            if noun == "column":
+                return quote(columns[k]) if k < len(columns) else found[0]
+            return str(k + 1) if rows is None or k >= len(rows) else quote(rows[k])
+
+        where = "" if of_data is None else " of the data"
+        return f"{noun}{ending} {re.sub(r'[0-9]+', name, positions)}{where}"
+
+    return _POSITIONS.sub(replace, message)

@@ -15,7 +15,7 @@ from ..selection.dimension import impute_by_pca
 from .base import Table, is_missing, list_names, name_row
 from .complete_cases import select_complete_part
 
-MISSING_VALUES = ("error", "drop", "mean", "components", "allow")
+MISSING_VALUES = ("error", "drop", "components", "allow")
 MAX_MISSING = 0.5  # maximum proportion of missing values in a column that is imputed
 MAX_EXACT_SIDE = 2_000  # maximum side of a table whose eigenvalues are all computed
 N_LEADING = 50  # number of components that impute larger tables
@@ -33,11 +33,11 @@ def prepare_table(table: Table, *, log1p: bool = False, missing: str = "error") 
         Table from `read_table`. With ``log1p=True`` its values are replaced.
     log1p : bool, default=False
         Whether to replace every value x by log(1 + x).
-    missing : {"error", "drop", "mean", "components", "allow"}, default="error"
+    missing : {"error", "drop", "components", "allow"}, default="error"
         Handling of missing values. "drop" removes rows, columns or both, whichever loses the fewest
-        cells. "mean" imputes column means, and "components" predictions from principal components.
-        "allow" leaves missing values to the estimator. The last three remove columns with more than
-        half of their values missing.
+        cells. "components" imputes predictions from principal components, and "allow" leaves
+        missing values to the estimator. The last two remove columns with more than half of their
+        values missing.
 
     Returns
     -------
@@ -132,11 +132,6 @@ def _handle_missing(table: Table, missing: str) -> Table:
     table = _drop_columns(table, n_missing > MAX_MISSING * table.X.shape[0])
     if missing == "allow":
         return table.with_notes(f"{found}; the model handles missing values")
-    if missing == "mean":
-        # Predictions from other columns share variance with them by construction, and a test of
-        # shared variance would select the column.
-        X = np.where(np.isnan(table.X), np.nanmean(table.X, axis=0), table.X)
-        return table._replace(X=X).with_notes(f"{found}; imputed with column means")
     X = impute_components(table.X)
     return table._replace(X=X).with_notes(f"{found}; imputed from principal components")
 

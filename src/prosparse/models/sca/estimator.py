@@ -388,6 +388,8 @@ class SCA(HasDensity, SparseProjection):
         # With one noise variance per column the model is invariant to units. Scaling makes the
         # starting point invariant as well.
         op, columns, seen = _standardise(X, scale=self.noise == "feature")
+        if self.noise == "view":
+            self._warn_about_units(op, columns)
         groups = varying_view_columns(self.view_columns_, columns.varying_index, X.shape[1])
         options = self._options(len(groups), columns)
         stage = self._open_stage(checkpoint, X, views_given)
