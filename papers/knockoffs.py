@@ -365,7 +365,7 @@ def evaluate_power(counts: dict[str, int], data: Data) -> dict[str, Power]:
         powers[title] = Power(
             dict(zip(names, F.T, strict=True)),
             dict(zip(names, false.T, strict=True)),
-            dict(zip(names, seconds.mean(axis=0), strict=True)),
+            dict(zip(names, seconds.mean(axis=0).tolist(), strict=True)),
         )
     return powers
 
@@ -417,29 +417,31 @@ def claims_of_power(powers: dict[str, Power], sizes: dict[str, int]) -> list[Cla
             )
         )
     real = {title: value for title, value in relative.items() if title not in sizes}
-    if real:
-        means = {
-            name: float(np.mean([value[name] for value in real.values()]))
-            for name in ("1 shadow, 0.05", "4 shadows, 0.05")
-        }
-        claims.append(
-            Claim(
-                "real columns: mean F-score at least 0.95 times that of Benjamini-Hochberg",
-                min(means.values()) >= 0.95,
-                ", ".join(f"{name}: {value:.3f}" for name, value in means.items()),
-            )
-        )
-    slowdown = {
-        f"{title}, {name}": power.seconds[name] / power.seconds[bh]
-        for title, power in powers.items()
-        for name in ("1 shadow, 0.05", "4 shadows, 0.05")
-    }
-    slowest = max(slowdown, key=lambda key: slowdown[key])
+    name = "4 shadows, 0.05"
     claims.append(
         Claim(
-            f"one draw takes at most {MAX_TIME:g} times as long as Benjamini-Hochberg",
-            slowdown[slowest] <= MAX_TIME,
-            f"largest ratio {slowdown[slowest]:.2f}, {slowest}",
+            f"real columns: mean F-score of {name} at least {MIN_RELATIVE_F[100]:g} times that of "
+            "Benjamini-Hochberg",
+            float(np.mean([value[name] for value in real.values()])) >= MIN_RELATIVE_F[100],
+            ", ".join(f"{title}: {value[name]:.3f}" for title, value in real.items()),
+        )
+    )
+    slowdown = {
+        name: {title: power.seconds[name] / power.seconds[bh] for title, power in powers.items()}
+        for name in ("1 shadow, 0.05", "4 shadows, 0.05")
+    }
+    slowest = {name: max(ratios, key=ratios.__getitem__) for name, ratios in slowdown.items()}
+    name = "1 shadow, 0.05"
+    claims.append(
+        Claim(
+            f"one draw of one shadow takes at most {MAX_TIME:g} times as long as "
+            "Benjamini-Hochberg",
+            slowdown[name][slowest[name]] <= MAX_TIME,
+            "; ".join(
+                f"{name}: ratios from {min(slowdown[name].values()):.2f} to "
+                f"{slowdown[name][title]:.2f} ({title})"
+                for name, title in slowest.items()
+            ),
         )
     )
     return claims
