@@ -46,7 +46,7 @@ Null = Literal["robust", "exchangeable"]
 
 RATES = (0.05, 0.1, 0.2)
 SHADOWS = (1, 4)
-N_DRAWS = {1: 200, 4: 100, 0: 50}  # numbers of draws of each cell, by number of shadows; 0: BH
+N_DRAWS = {1: 200, 4: 80, 0: 50}  # numbers of draws of each cell, by number of shadows; 0: BH
 N_EMPTY_DRAWS = 1_000  # datasets without shared variance
 EMPTY_SHAPE = (50, 80)
 FIRST_SEED = 20_000

@@ -224,12 +224,13 @@ class FDRPCA(AdjustedProjection):
 
     **Knockoffs.** With ``control="knockoff"``, a shadow of a variable has the same entries in
     random order, within groups (``null="exchangeable"``), or the same deviations from the centre
-    with random signs (``null="robust"``). Variables and shadows are tested together, and the
-    knockoff filter selects the variables that exceed their shadows. If null variables are
-    exchangeable with their shadows, given all others, the false discovery rate is at most ``fdr``
-    for any number of rows and any distribution. With several draws, the e-BH procedure is applied
-    to the mean e-values. ``min_communality`` removes variables after the selection; the rate of the
-    remaining ones is not proved.
+    with random signs (``null="robust"``, with or without covariates). It has the missing values of
+    the variable. Variables and shadows are tested together, and the knockoff filter selects the
+    variables that exceed their shadows. If null variables are exchangeable with their shadows,
+    given all others, the false discovery rate is at most ``fdr`` for any number of rows and any
+    distribution. With several draws, the e-BH procedure is applied to the mean e-values.
+    ``min_communality`` removes variables after the selection; the rate of the remaining ones is not
+    proved.
 
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
