@@ -21,6 +21,7 @@ MODULES = (
     "regression_grid",  # E22
     "trust",  # E23
     "tests_of_variables",  # E24
+    "knockoffs",  # E25
     "row_sparse",  # E27
 )
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from .data import container_of
 from .data.arrays import TableLike, to_numpy
-from .data.operators.shadows import Shadows, draw_shadows
+from .data.operators.shadows import Centre, Shadows, draw_shadows
 from .data.row_groups import row_groups, single_group
 from .errors import InputError, ParameterError, check_choice, check_integer, check_non_negative
 from .structure import Knockoffs, apply_knockoffs
@@ -60,7 +60,7 @@ def select(
         shadows are in random order. The matrix is a CSR array if ``X`` is sparse, and otherwise a
         NumPy array.
     X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-        Data matrix. Missing values of a column are permuted with its entries.
+        Data matrix. Shadows have the missing values of their columns.
     fdr : float, default=0.05
         False discovery rate.
     n_shadows : int, default=1
@@ -114,10 +114,15 @@ def select(
     n, p = table.shape
     rows = row_groups(groups, n) or single_group(n)
     variable_index = _variable_index(variables, p)
-    centre = _group_means(table, rows.codes) if null == "robust" else None
+    none = np.zeros((n, 0)), np.zeros((0, p))
+    means = _group_means(table, rows.codes) if null == "robust" else None
+    centre = None if means is None else Centre(rows.codes, means, *none)
+    seen = None if container_of(table).is_sparse else ~np.isnan(table)
+    if seen is not None and seen.all():
+        seen = None
 
     def draw(rng: np.random.Generator) -> Shadows:
-        return draw_shadows(rows.codes, variable_index, n_shadows, rng, centre)
+        return draw_shadows(rows.codes, variable_index, n_shadows, rng, centre, seen)
 
     def statistics(shadows: Shadows) -> np.ndarray:
         importance = _check_importance(

@@ -7,7 +7,7 @@ from scipy import sparse
 from prosparse.data import standardise
 from prosparse.data.operators import shadows as shadows_module
 from prosparse.data.operators.blocks import BlockedOperator
-from prosparse.data.operators.shadows import draw_shadows
+from prosparse.data.operators.shadows import Centre, draw_shadows, row_permutations
 from prosparse.data.operators.sparse import SparseOperator
 from prosparse.data.row_groups import row_groups, single_group
 
@@ -54,10 +54,15 @@ def layers_of(op, shadows):
     return layers
 
 
+def group_centre(groups, op):
+    means = groups.column_means(op)
+    return Centre(groups.codes, means, np.zeros((N, 0)), np.zeros((0, means.shape[1])))
+
+
 def signed(op, rng, groups=None, variables=None):
     groups = single_group(N) if groups is None else groups
     variables = np.arange(P) if variables is None else variables
-    return draw_shadows(groups.codes, variables, K, rng, groups.column_means(op))
+    return draw_shadows(groups.codes, variables, K, rng, group_centre(groups, op))
 
 
 def permuted(op, rng, groups=None, variables=None):
@@ -90,6 +95,71 @@ def test_signed_shadows_have_the_same_magnitudes(op, rng):
         assert np.all(np.any(np.abs(shadow - layers[0]) > 1e-9, axis=0))
 
 
+def test_originals_and_signed_shadows_have_the_same_rounding_errors(op, rng):
+    """An entry has one value for each sign, in all layers: no layer can be distinguished."""
+    layers = layers_of(op, signed(op, rng)._replace(n_shadows=6))
+    for values in layers.reshape(7, -1).T:
+        assert np.unique(values).size <= 2
+
+
+def test_centres_with_covariates(op, raw, rng):
+    """Sums of group means and effects, for blocks, single entries and other units."""
+    codes, covariates = np.arange(N) % 3, rng.standard_normal((N, 2))
+    means, effects = rng.standard_normal((3, P)), rng.standard_normal((2, P))
+    centre = Centre(codes, means, covariates, effects)
+    expected = means[codes] + covariates @ effects
+    rows, columns = np.array([0, 7, 3]), np.array([2, 5])
+    np.testing.assert_allclose(centre.of_block(rows, columns), expected[np.ix_(rows, columns)])
+    i, j = np.array([4, 9, 9]), np.array([0, 6, 1])
+    np.testing.assert_allclose(centre.of_entries(i, j), expected[i, j])
+    shift, factor = rng.standard_normal(P), rng.random(P) + 0.5
+    there = centre.in_units(shift, factor).of_block(np.arange(N), np.arange(P))
+    np.testing.assert_allclose((there - shift) * factor, expected, atol=1e-12)
+    shadows = draw_shadows(codes, np.arange(P), K, rng, centre)
+    layers = layers_of(op, shadows)
+    X = np.asarray(op.dense())
+    for shadow in layers[1:]:
+        changed = np.abs(shadow - X) > 1e-9
+        np.testing.assert_allclose((shadow + X)[changed] / 2.0, expected[changed], atol=1e-9)
+
+
+def test_permutations_within_groups_of_observed_rows(rng):
+    codes, observed = np.arange(30) % 4, rng.random((30, 50)) < 0.7
+    permutations = row_permutations(codes, 50, rng, observed)
+    np.testing.assert_array_equal(
+        np.sort(permutations, axis=0), np.tile(np.arange(30)[:, None], 50)
+    )
+    np.testing.assert_array_equal(codes[permutations], np.tile(codes[:, None], 50))
+    rows = np.arange(30)[:, None]
+    np.testing.assert_array_equal(permutations[~observed], (rows + 0 * permutations)[~observed])
+    assert np.mean((permutations != rows)[observed]) > 0.6
+    # All six permutations of three observed rows are equally likely.
+    three = row_permutations(
+        np.zeros(4, dtype=int), 6000, rng, np.tile([[1], [0], [1], [1]], 6000) > 0
+    )
+    counts = np.unique(three, axis=1, return_counts=True)[1]
+    assert counts.size == 6
+    np.testing.assert_allclose(counts / 6000, 1 / 6, atol=0.025)
+
+
+@pytest.mark.parametrize("signs", [False, True])
+def test_shadows_have_the_missing_values_of_their_column(signs, rng):
+    X = rng.standard_normal((N, P))
+    X[rng.random((N, P)) < 0.3] = np.nan
+    variables = np.array([0, 0, 1, 2, 2, 2, 3])
+    groups = single_group(N)
+    centre = Centre(groups.codes, np.zeros((1, P)), np.zeros((N, 0)), np.zeros((0, P)))
+    shadows = draw_shadows(groups.codes, variables, K, rng, centre if signs else None, ~np.isnan(X))
+    layers = shadows.append_to(X, np.arange(N)).reshape(N, K + 1, P)
+    for k in range(K + 1):
+        np.testing.assert_array_equal(np.isnan(layers[:, k]), np.isnan(X))
+    complete = ~np.isnan(X[:, 3:6]).any(axis=1)  # rows that the columns of a variable share
+    for k in range(K + 1):
+        moved = layers[:, k, 3:6]
+        rows = sorted(map(tuple, np.abs(moved[complete])))
+        assert rows == sorted(map(tuple, np.abs(X[complete, 3:6])))
+
+
 def test_rows_are_permuted_and_centred_within_groups(op, rng):
     groups = row_groups(np.arange(N) % 3, N)
     X = np.asarray(op.dense())
@@ -99,7 +169,7 @@ def test_rows_are_permuted_and_centred_within_groups(op, rng):
             np.testing.assert_allclose(
                 np.sort(shadow[rows], axis=0), np.sort(X[rows], axis=0), atol=1e-12
             )
-    centre = groups.column_means(op)[groups.codes]
+    centre = group_centre(groups, op).of_block(np.arange(N), np.arange(P))
     for shadow in layers_of(op, signed(op, rng, groups))[1:]:
         np.testing.assert_allclose(np.abs(shadow - centre), np.abs(X - centre), atol=1e-12)
 
@@ -145,7 +215,8 @@ def test_sparse_shadows_stay_sparse_and_blocks_are_not_read(rng):
     op = standardise(S, True)[0]
     p = op.shape[1]
     groups = single_group(200)
-    for centre in (None, groups.column_means(op)):
+    means = groups.column_means(op)
+    for centre in (None, Centre(groups.codes, means, np.zeros((200, 0)), np.zeros((0, p)))):
         augmented = op.with_shadows(draw_shadows(groups.codes, np.arange(p), 2, rng, centre))
         assert isinstance(augmented, SparseOperator)
         assert augmented.S.nnz == 3 * op.S.nnz

@@ -6,7 +6,8 @@ from scipy import sparse
 
 from prosparse.data import DenseOperator, standardise
 from prosparse.data.operators import shadows as shadows_module
-from prosparse.data.operators.shadows import draw_shadows
+from prosparse.data.operators.shadows import Centre, draw_shadows
+from prosparse.data.row_adjustment import RowAdjustment, intercept
 from prosparse.data.row_groups import row_groups, single_group
 from prosparse.datasets import make_globally_sparse
 from prosparse.structure import Knockoffs, select_shared_by_knockoffs
@@ -21,8 +22,13 @@ def informative(n, p, q, seed, d=3):
     )[:2]
 
 
-def statistics_of(op, groups, shadows):
-    data = data_with_shadows(op, groups, shadows)
+def zero_centre(n, p, value=0.0):
+    codes = single_group(n).codes
+    return Centre(codes, np.full((1, p), value), np.zeros((n, 0)), np.zeros((0, p)))
+
+
+def statistics_of(op, groups, shadows, seen=None):
+    data = data_with_shadows(op, RowAdjustment(groups), shadows, seen)
     return search_statistics(data, shadows.n_shadows + 1, shadows.centre is not None)
 
 
@@ -35,22 +41,29 @@ def swapped(X, shadows, groups, which):
     return np.where(which, shadow, X)
 
 
+@pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("signs", [False, True])
-def test_exchanged_columns_and_shadows_exchange_their_statistics(signs, grouped, rng, monkeypatch):
-    """Exactly: through equalised rows, screening, members and ties."""
+def test_exchanged_columns_and_shadows_exchange_their_statistics(
+    signs, grouped, missing, rng, monkeypatch
+):
+    """Exactly: through equalised rows, screening, members, filled values and ties."""
     n, p = 40, 30
-    X = informative(n, p, 8, 0)[0]
+    # Sums and differences of multiples of 1/64 are exact.
+    X = np.round(64.0 * informative(n, p, 8, 0)[0]) / 64.0
     X[:, 20] = np.round(X[:, 20])  # few values
     X[:3] *= 4.0  # outlying rows
     X[:, 21] = 0.0
     X[3, 21] = 1.0  # rare: ties between the column and its shadow
+    seen = rng.random((n, p)) < 0.9 if missing else None
+    if seen is not None:
+        X = np.where(seen, X, 0.0)
     groups = row_groups(np.arange(n) % 2, n) if grouped else single_group(n)
-    centre = np.zeros((groups.sizes.size, p)) if signs else None
-    shadows = draw_shadows(groups.codes, np.arange(p), 1, rng, centre)
-    permutations = shadows_module.row_permutations(groups.codes, p, rng)
+    centre = zero_centre(n, p, 0.25) if signs else None
+    shadows = draw_shadows(groups.codes, np.arange(p), 1, rng, centre, seen)
+    permutations = shadows_module.row_permutations(groups.codes, p, rng, seen)
     monkeypatch.setattr(shadows_module, "row_permutations", lambda *_: permutations)
-    before = statistics_of(DenseOperator(X), groups, shadows)
+    before = statistics_of(DenseOperator(X), groups, shadows, seen)
     which = rng.random(p) < 0.5
     X_swapped = swapped(X, shadows, groups, which)
     inverse = np.argsort(permutations, axis=0)
@@ -58,7 +71,7 @@ def test_exchanged_columns_and_shadows_exchange_their_statistics(signs, grouped,
     monkeypatch.setattr(shadows_module, "row_permutations", lambda *_: back)
     layer = np.where(which, 1 - shadows.original_layer, shadows.original_layer)
     swapped_shadows = shadows._replace(original_layer=layer)
-    after = statistics_of(DenseOperator(X_swapped), groups, swapped_shadows)
+    after = statistics_of(DenseOperator(X_swapped), groups, swapped_shadows, seen)
     np.testing.assert_array_equal(before, after)
     W = compare_with_shadows(before, shadows.original_layer)
     W_swapped = compare_with_shadows(after, layer)
@@ -73,7 +86,7 @@ def test_engine_treats_all_layers_alike(signs, rng):
     n, p, n_layers = 50, 40, 3
     X = informative(n, p, 10, 1)[0]
     groups = single_group(n)
-    centre = np.zeros((1, p)) if signs else None
+    centre = zero_centre(n, p) if signs else None
     shadows = draw_shadows(groups.codes, np.arange(p), n_layers - 1, rng, centre)
     moved = shadows._replace(original_layer=rng.integers(n_layers, size=p))
     first = statistics_of(DenseOperator(X), groups, shadows)
@@ -91,8 +104,8 @@ def test_engine_treats_all_layers_alike(signs, rng):
 @pytest.mark.parametrize(("signs", "K"), [(False, 1), (False, 4), (True, 1), (True, 4)])
 def test_informative_variables_are_selected(signs, K):
     X, truth = informative(100, 80, 20, 2)
-    op, groups = standardise(X, True)[0], single_group(100)
-    found = select_shared_by_knockoffs(op, groups, Knockoffs(0.1, K, 1, 0, signs))
+    op = standardise(X, True)[0]
+    found = select_shared_by_knockoffs(op, intercept(100), Knockoffs(0.1, K, 1, 0, signs))
     assert found.selected[truth].mean() > 0.8
     assert np.sum(found.selected & ~truth) <= 0.3 * found.selected.sum()
     np.testing.assert_array_equal(found.selected, found.filtered.rates <= 0.1)
@@ -104,11 +117,10 @@ def test_selections_do_not_depend_on_the_container():
     """Permuted columns of a sparse matrix; blocks of rows are permuted within blocks."""
     da = pytest.importorskip("dask.array", reason="Dask is not installed")
     X, truth = informative(120, 60, 20, 3)
-    groups = single_group(120)
     for convert in (sparse.csr_array, lambda X: da.from_array(X, chunks=(60, -1))):
         for signs in (False, True):
             op = standardise(convert(X), True)[0]
-            found = select_shared_by_knockoffs(op, groups, Knockoffs(0.2, 2, 1, 1, signs))
+            found = select_shared_by_knockoffs(op, intercept(120), Knockoffs(0.2, 2, 1, 1, signs))
             assert found.selected[truth].mean() > 0.8
 
 
@@ -128,7 +140,7 @@ def test_rate_with_rows_that_satisfy_the_null(signs, K, M):
         if signs:
             E *= np.exp(0.7 * rng.standard_normal((n, 1)))
         op = standardise(E, True)[0]
-        found = select_shared_by_knockoffs(op, single_group(n), Knockoffs(q, K, M, run, signs))
+        found = select_shared_by_knockoffs(op, intercept(n), Knockoffs(q, K, M, run, signs))
         false[run] = np.sum(found.selected[12:]) / max(1, found.selected.sum())
     assert false.mean() <= q + 2.0 * false.std() / np.sqrt(n_runs)
 
@@ -136,7 +148,7 @@ def test_rate_with_rows_that_satisfy_the_null(signs, K, M):
 def test_a_single_variable_is_never_selected(rng):
     found = select_shared_by_knockoffs(
         standardise(rng.standard_normal((30, 5)), True)[0],
-        single_group(30),
+        intercept(30),
         Knockoffs(0.9, 9, 1, 0, False),
     )
     assert found.selected.sum() != 1

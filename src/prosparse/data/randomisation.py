@@ -15,6 +15,7 @@ from ..errors import InputError
 from .arrays import TableLike
 from .containers import container_of
 from .containers.base import Container
+from .operators.shadows import row_permutations
 
 
 def permute_columns(
@@ -94,12 +95,9 @@ def _permute_sparse(
     """Permute a sparse matrix; only the rows of its stored entries change."""
     columns = X.tocsc(copy=True)
     codes = np.zeros(X.shape[0], dtype=int) if groups is None else groups
-    rows_by_group = np.argsort(codes, kind="stable")
     for start, stop in zip(columns.indptr[:-1], columns.indptr[1:], strict=True):
-        # Sorted by group and randomly within groups, the rows of a group fill its positions.
-        order = np.empty(X.shape[0], dtype=columns.indices.dtype)
-        order[rows_by_group] = np.lexsort((rng.random(X.shape[0]), codes))
-        columns.indices[start:stop] = order[columns.indices[start:stop]]
+        permutation = row_permutations(codes, 1, rng)[:, 0]
+        columns.indices[start:stop] = permutation[columns.indices[start:stop]]
     columns.has_sorted_indices = False
     columns.sort_indices()
     return columns.asformat(X.format)

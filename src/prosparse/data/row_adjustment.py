@@ -119,11 +119,20 @@ class RowAdjustment:
             return within
         return np.asarray(within - self._covariate_basis @ (self._covariate_basis.T @ within))
 
+    def fit(self, op: Operator) -> tuple[np.ndarray, np.ndarray]:
+        """Compute the intercepts of the groups, and the coefficients of all covariates.
+
+        Intercepts (n_groups, p) are those of covariates of 0. Coefficients (k, p) are zero for
+        covariates that are not used.
+        """
+        solution, n_groups = self._solve(self._products(op)), self.groups.sizes.size
+        coefficients = np.zeros((self.covariates.shape[1], op.shape[1]))
+        coefficients[self.used] = solution[n_groups:]
+        return solution[:n_groups], coefficients
+
     def coefficients(self, op: Operator) -> np.ndarray:
         """Compute the coefficients of all covariates, (k, p); zeros for those not used."""
-        coefficients = np.zeros((self.covariates.shape[1], op.shape[1]))
-        coefficients[self.used] = self._solve(self._products(op))[self.groups.sizes.size :]
-        return coefficients
+        return self.fit(op)[1]
 
     def squares_within_groups(self, op: Operator) -> np.ndarray:
         """Compute the squared norm of each column within the groups, (p,)."""

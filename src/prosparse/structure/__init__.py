@@ -18,9 +18,9 @@ from .knockoff_selection import (
     apply_knockoffs,
     select_shared_by_knockoffs,
 )
-from .leading_components import FIT_TOLERANCE, StandardisedData
-from .leave_one_out_pvalues import MIN_DOF
-from .observed_data import ObservedData
+from .leading_components import FIT_TOLERANCE, MIN_DOF, StandardisedData
+from .observed_data import ObservedData, fill_by_design, observed_data
+from .prepared_data import prepare_data
 from .row_scale import EqualisedRows, equalise_rows, estimate_row_scale
 from .shared_variables import SharedVariables, select_shared_variables
 
@@ -43,6 +43,9 @@ __all__ = [
     "count_supported_components",
     "equalise_rows",
     "estimate_row_scale",
+    "fill_by_design",
+    "observed_data",
+    "prepare_data",
     "select_shared_by_knockoffs",
     "select_shared_variables",
 ]

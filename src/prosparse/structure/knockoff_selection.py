@@ -9,9 +9,12 @@ false discovery rate is then at most ``fdr``, for any number of rows, shadows an
 Permuted shadows satisfy the assumption if a null variable is independent of all others and its rows
 are exchangeable (within groups). Random signs satisfy it if the deviations of a null variable from
 its centre have independent random signs, given their magnitudes and all other variables. The centre
-is estimated by the mean with weights of one over the squared scales of the rows. Loud rows would
-otherwise move the centres of all variables, and the centres divided by the scales of the rows would
-be shared variance.
+is the mean, or the fit of groups and covariates, by least squares with weights of one over the
+squared scales of the rows. Loud rows would otherwise move the centres of all variables, and the
+centres divided by the scales of the rows would be shared variance.
+
+Missing values are part of Z, the matrix with shadows: a shadow has those of its variable. The
+assumptions then concern the observed entries, given the pattern of missing values.
 """
 
 from __future__ import annotations
@@ -22,9 +25,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data import Operator
-from ..data.operators.shadows import Shadows, draw_shadows
+from ..data.operators.shadows import Centre, Shadows, draw_shadows
 from ..data.row_adjustment import RowAdjustment
-from ..data.row_groups import RowGroups
 from .knockoff_filter import (
     THRESHOLD_RATE,
     adjust_evalues,
@@ -34,7 +36,8 @@ from .knockoff_filter import (
 )
 from .knockoff_search import search_statistics
 from .leading_components import StandardisedData
-from .row_scale import equalise_rows, estimate_row_scale
+from .prepared_data import divide_rows, prepare_data
+from .row_scale import estimate_row_scale
 
 
 class Knockoffs(NamedTuple):
@@ -93,7 +96,7 @@ def select_variables(W: np.ndarray, options: Knockoffs) -> KnockoffSelection:
 
 
 def select_shared_by_knockoffs(
-    op: Operator, groups: RowGroups, options: Knockoffs
+    op: Operator, adjustment: RowAdjustment, options: Knockoffs, seen: np.ndarray | None = None
 ) -> SharedByKnockoffs:
     """Select the variables with shared variance.
 
@@ -101,27 +104,26 @@ def select_shared_by_knockoffs(
     ----------
     op : Operator
         Data matrix with columns of equal variance.
-    groups : RowGroups
-        Groups within which rows are exchangeable. Columns are centred within groups.
+    adjustment : RowAdjustment
+        Groups within which rows are exchangeable, and covariates, for random signs only.
     options : Knockoffs
+    seen : bool ndarray of shape (n, p) or None
+        Mask of the observed entries; see `prepare_data`.
 
     Returns
     -------
     SharedByKnockoffs
     """
-    variables = np.arange(op.shape[1])
-    centre = None
-    if options.signs:
-        scale = estimate_row_scale(op, RowAdjustment(groups))
-        centre = groups.column_means(op, weights=scale**-2.0)
-    n_layers = options.n_shadows + 1
+    codes, variables = adjustment.groups.codes, np.arange(op.shape[1])
+    centre = estimate_centre(op, adjustment, seen) if options.signs else None
     logarithms = []
 
     def draw(rng: np.random.Generator) -> Shadows:
-        return draw_shadows(groups.codes, variables, options.n_shadows, rng, centre)
+        return draw_shadows(codes, variables, options.n_shadows, rng, centre, seen)
 
     def statistics(shadows: Shadows) -> np.ndarray:
-        found = search_statistics(data_with_shadows(op, groups, shadows), n_layers, options.signs)
+        data = data_with_shadows(op, adjustment, shadows, seen)
+        found = search_statistics(data, options.n_shadows + 1, options.signs)
         logarithms.append(found[shadows.original_layer, variables])
         return found
 
@@ -132,13 +134,21 @@ def select_shared_by_knockoffs(
     return SharedByKnockoffs(np.exp(-np.median(logarithms, axis=0)), selected, filtered)
 
 
-def data_with_shadows(op: Operator, groups: RowGroups, shadows: Shadows) -> StandardisedData:
+def data_with_shadows(
+    op: Operator, adjustment: RowAdjustment, shadows: Shadows, seen: np.ndarray | None = None
+) -> StandardisedData:
     """Append shadows; rows are equalised if the shadows have random signs."""
-    augmented, adjustment = op.with_shadows(shadows), RowAdjustment(groups)
-    if shadows.centre is not None:
-        centre = shadows.centre[:, shadows.columns % op.shape[1]]
-        equalised = equalise_rows(groups.subtract(augmented, centre), adjustment)
-        return StandardisedData(equalised.op, equalised.adjustment)
-    if groups.sizes.size > 1:
-        augmented = adjustment.adjust_operator(augmented)
-    return StandardisedData(augmented, adjustment)
+    if seen is not None:
+        seen = seen[:, shadows.columns % op.shape[1]]
+    robust = shadows.centre is not None
+    return prepare_data(op.with_shadows(shadows), adjustment, robust, seen).data
+
+
+def estimate_centre(
+    op: Operator, adjustment: RowAdjustment, seen: np.ndarray | None = None
+) -> Centre:
+    """Estimate the centre of each entry by weighted least squares, see above."""
+    scale = estimate_row_scale(op, adjustment, seen)
+    divided, weighted = divide_rows(op, adjustment, scale, seen)
+    means, effects = weighted.fit(divided)
+    return Centre(adjustment.groups.codes, means, adjustment.covariates, effects)

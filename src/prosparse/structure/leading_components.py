@@ -22,6 +22,7 @@ from ..numerics.spectrum import EXACT_SIDE, eigenpairs, leading_eigenvectors
 from ..parallel import in_parallel, slices_of
 from .leave_one_out import R2Bounds, leave_one_out_r2
 
+MIN_DOF = 4  # minimum degrees of freedom of a test: rows minus parameters of their adjustment
 # If not all components are computed: the number of leading components, and the number of extra
 # eigenvalues that bound the remaining ones.
 N_LEADING = 24

@@ -36,7 +36,6 @@ from .null_distribution import (
 from .observed_data import ObservedData, ObservedStatistics
 from .pair_correlation import LargestCorrelations, find_largest_correlations
 
-MIN_DOF = 4  # minimum degrees of freedom: rows minus parameters of their adjustment
 MAX_TESTED = 16  # maximum number of components; weaker ones seldom help and cost power
 # Weights of the two statistics: a p-value p of a column becomes p / weight.
 COMPONENT_WEIGHT, PAIR_WEIGHT = 0.9, 0.1

@@ -30,7 +30,7 @@ import numpy as np
 from ..data import DenseOperator, Operator
 from ..data.row_adjustment import RowAdjustment
 from ..parallel import in_parallel, slices_of
-from .leading_components import PrincipalComponents, StandardisedData
+from .leading_components import MIN_DOF, PrincipalComponents, StandardisedData
 from .leave_one_out import leave_one_out_eigenvectors
 from .null_distribution import Moments, residual_flip_moments
 
@@ -39,9 +39,18 @@ MAX_FILLED = 50  # maximum number of members whose missing values are filled
 N_FILL_ITERATIONS = 12
 _FILL_TOLERANCE = 1e-3  # change of the filled entries relative to the observed ones
 _ENTRIES_PER_CHUNK = 2**21
+_COLUMNS_PER_CHUNK = 1024
+_MIN_VARIANCE = 1e-9  # relative variance below which a column is constant
 _RIDGE = 1e-10  # relative diagonal term for scores that are collinear on few rows
 _MIN_RESIDUAL = 1e-9
 _MIN_SINGULAR = 1e-8  # relative singular value of a score that counts as zero
+
+
+class Observed(NamedTuple):
+    """Result of `observed_data`."""
+
+    data: ObservedData
+    factors: np.ndarray  # (p,) of the columns; zeros for columns that are not tested
 
 
 class ObservedStatistics(NamedTuple):
@@ -252,6 +261,38 @@ def _flip_moments(W: np.ndarray, Y: np.ndarray, design_leverages: np.ndarray) ->
     own = np.einsum("ja,jad->jd", weights**2, leverages**2)
     mean = np.cumsum(M[:, leading, leading], axis=1)
     return Moments(mean, 2.0 * (squares[:, leading, leading] - own))
+
+
+def fill_by_design(op: Operator, seen: np.ndarray, adjustment: RowAdjustment) -> DenseOperator:
+    """Fill missing values by the fitted values of the design on the observed rows.
+
+    The least-squares coefficients of the filled columns are those of the observed entries, and
+    residuals of missing entries are 0.
+    """
+    Z = np.where(seen, np.asarray(op.dense(), dtype=float), 0.0)
+    Q = adjustment.basis
+    c = Q.shape[1]
+    products = (Q[:, :, None] * Q[:, None, :]).reshape(-1, c * c)
+    for chunk in slices_of(Z.shape[1], _COLUMNS_PER_CHUNK):
+        observed = seen[:, chunk]
+        gram = (observed.T @ products).reshape(-1, c, c)
+        gram += (_RIDGE * np.trace(gram, axis1=1, axis2=2))[:, None, None] * np.eye(c)
+        coefficients = np.linalg.solve(gram, (Z[:, chunk].T @ Q)[:, :, None])[:, :, 0]
+        Z[:, chunk] = np.where(observed, Z[:, chunk], Q @ coefficients.T)
+    return DenseOperator(Z)
+
+
+def observed_data(op: Operator, seen: np.ndarray, adjustment: RowAdjustment) -> Observed:
+    """Scale residuals to unit variance on the observed rows.
+
+    Columns with too few observed rows become zero and are not tested.
+    """
+    Z = np.where(seen, np.asarray(op.dense(), dtype=float), 0.0)
+    count, squares = seen.sum(axis=0), np.sum(Z * Z, axis=0)
+    varies = squares > _MIN_VARIANCE * np.maximum(count, 1.0)
+    varies &= count - adjustment.n_parameters >= MIN_DOF
+    factors = np.where(varies, np.sqrt(count / np.where(varies, squares, 1.0)), 0.0)
+    return Observed(ObservedData(Z * factors, seen, adjustment), factors)
 
 
 def fill_by_components(Z: np.ndarray, seen: np.ndarray, dof: int) -> np.ndarray:

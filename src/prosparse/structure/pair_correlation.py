@@ -51,10 +51,12 @@ def find_largest_correlations(
         columns = np.arange(data.p)[chunk]
         products = data.cross_products(columns)
         products[columns, np.arange(columns.size)] = 0.0
-        r2 = products**2 / squares[:, None]
-        best = np.argmax(r2, axis=0)
+        r2 = np.divide(
+            np.multiply(products, products, out=products), squares[:, None], out=products
+        )
+        largest, best = _largest_entries(r2)
         partners[columns] = best
-        largest = np.minimum(r2[best, np.arange(columns.size)] / squares[columns], 1.0)
+        largest = np.minimum(largest / squares[columns], 1.0)
         moments = permutation_moments(
             fourth_moments[best, None],
             fourth_moments[columns],
@@ -68,6 +70,17 @@ def find_largest_correlations(
         flips = (data.p - 1) * _flip_pvalues(data, part, partners[part])
         pvalues[part] = np.maximum(pvalues[part], flips)
     return LargestCorrelations(np.minimum(pvalues, 1.0), partners)
+
+
+def _largest_entries(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest entry of each column and its first row.
+
+    NumPy's ``argmax`` along the first axis is ten times slower.
+    """
+    largest, first = np.max(values, axis=0), np.zeros(values.shape[1], dtype=int)
+    rows, columns = np.nonzero(values == largest)
+    first[columns[::-1]] = rows[::-1]
+    return largest, first
 
 
 def _flip_pvalues(data: StandardisedData, columns: np.ndarray, partners: np.ndarray) -> np.ndarray:

@@ -89,6 +89,21 @@ def test_sparse_and_transformed_columns(data):
     assert model.support_[truth].mean() > 0.8
 
 
+@pytest.mark.parametrize("groups", [None, np.arange(80) % 2])
+def test_covariates_are_removed(data, groups, rng):
+    """Also from sparse data; variables that share the covariates alone are not selected."""
+    X, truth = data
+    covariates = np.column_stack([rng.standard_normal(80), np.arange(80) // 40])
+    shifted = X + 3.0 * covariates @ rng.standard_normal((2, 60))
+    for given in (shifted, sparse.csr_array(shifted)):
+        model = FDRPCA(fdr=0.2, control="knockoff", n_shadows=2)
+        model.fit(given, groups=groups, covariates=covariates)
+        assert model.support_[truth].mean() > 0.8
+        assert np.sum(model.support_ & ~truth) <= 0.4 * model.n_selected_
+    with pytest.raises(ParameterError, match="are not exchangeable"):
+        FDRPCA(control="knockoff", null="exchangeable").fit(shifted, covariates=covariates)
+
+
 def test_noise_gives_nothing_and_a_warning(rng):
     with pytest.warns(NoStructureWarning):
         model = FDRPCA(control="knockoff", n_shadows=4).fit(rng.standard_normal((40, 50)))

@@ -5,11 +5,12 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from prosparse import FDRPCA, InputError, MissingValuesWarning, ParameterError, load, save
+from prosparse import FDRPCA, InputError, MissingValuesWarning, load, save
 from prosparse.data import DenseOperator
 from prosparse.data.row_adjustment import RowAdjustment
 from prosparse.data.row_groups import single_group
-from prosparse.models.fdrpca.incomplete_rows import conditional_scores, fill_by_design
+from prosparse.models.fdrpca.incomplete_rows import conditional_scores
+from prosparse.structure import fill_by_design
 
 
 def draw(n=100, p=30, shared=10, missing=0.15, seed=0):
@@ -135,9 +136,15 @@ def test_parameters_that_require_complete_data(parameters):
         FDRPCA(**parameters).fit(np.abs(draw()[0]).round())
 
 
-def test_knockoffs_require_complete_data():
-    with pytest.raises(ParameterError, match=r'`control` must be "bh"'):
-        FDRPCA(control="knockoff", random_state=0).fit(draw()[0])
+@pytest.mark.parametrize("null", ["robust", "exchangeable"])
+def test_knockoffs(null):
+    X = draw()[0]
+    X[:5, 12] = np.nan
+    X[5:, 12] = 1.0  # constant where it is observed
+    model = FDRPCA(fdr=0.2, null=null, control="knockoff", n_shadows=4).fit(X)
+    assert model.support_[:10].sum() >= 8
+    assert model.support_[10:].sum() <= 3
+    assert model.qvalues_[12] == 1.0
 
 
 def test_sparse_data_must_be_complete():

@@ -1,12 +1,14 @@
 """Shadow columns: randomised copies of the columns of a data matrix.
 
-A shadow of a column contains the same entries with permuted rows, or the same deviations from the
-column mean with random signs. The columns of a categorical variable share permutations and signs.
-With groups, rows are permuted and means are computed within groups.
+A shadow of a column contains the same entries with permuted rows, or the same deviations from a
+centre with random signs. The columns of a categorical variable share permutations and signs. With
+groups, rows are permuted within groups. A shadow has the missing values of its column: only rows in
+which all columns of the variable are observed are permuted.
 
 A matrix with K shadows of each of its p columns has p (K + 1) columns, in K + 1 layers of p. Column
 j of each layer is the original column j or one of its shadows. The layer of the original is random:
-a function of the matrix cannot treat originals and shadows differently.
+a function of the matrix cannot treat originals and shadows differently. With random signs, all
+layers are sums of the centre and a signed deviation, so that they have the same rounding errors.
 
 * Sparse matrices stay sparse. Random signs change stored entries only. This is valid under sign
   symmetry as well: which entries may change depends on their magnitudes only.
@@ -16,7 +18,6 @@ a function of the matrix cannot treat originals and shadows differently.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,31 @@ from ..arrays import Array, from_numpy
 _ENTRIES_PER_CHUNK = 2**20  # entries whose permutations or signs are in memory at a time
 
 
+class Centre(NamedTuple):
+    """Centres of the entries: the mean of the group, plus effects of the covariates of the row."""
+
+    codes: np.ndarray  # (n,) group of each row: 0, 1, ...
+    means: np.ndarray  # (n_groups, p)
+    covariates: np.ndarray  # (n, k)
+    effects: np.ndarray  # (k, p)
+
+    def of_block(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return the centres of all pairs of rows and columns, (n_rows, n_columns)."""
+        means = self.means[self.codes[rows]][:, columns]
+        return np.asarray(means + self.covariates[rows] @ self.effects[:, columns])
+
+    def of_entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return the centres of single entries, (n_entries,)."""
+        centre = self.means[self.codes[rows], columns]
+        for values, effects in zip(self.covariates.T, self.effects, strict=True):
+            centre += values[rows] * effects[columns]
+        return centre
+
+    def in_units(self, shift: np.ndarray, factor: np.ndarray) -> Centre:
+        """Return the centres of x, from those of (x - shift) * factor."""
+        return self._replace(means=shift + self.means / factor, effects=self.effects / factor)
+
+
 class Shadows(NamedTuple):
     """Random numbers of the shadows, and the places of the original columns."""
 
@@ -37,9 +63,9 @@ class Shadows(NamedTuple):
     codes: np.ndarray  # (n,) group of each row: 0, 1, ...
     variables: np.ndarray  # (p,) variable of each column: 0, 1, ...
     original_layer: np.ndarray  # (n_variables,) layer of the original columns
-    # (n_groups, p) means of the columns, in the units of the matrix, for random signs;
-    # None for permuted rows
-    centre: np.ndarray | None = None
+    centre: Centre | None = None  # centres of random signs; None for permuted rows
+    # (n, n_variables) mask of the rows that are permuted; None for all
+    observed: np.ndarray | None = None
 
     @property
     def columns(self) -> np.ndarray:
@@ -50,9 +76,7 @@ class Shadows(NamedTuple):
 
     def in_units(self, shift: np.ndarray, factor: np.ndarray) -> Shadows:
         """Return the shadows of x, for the matrix (x - shift) * factor."""
-        if self.centre is None:
-            return self
-        return self._replace(centre=shift + self.centre / factor)
+        return self._replace(centre=self.centre and self.centre.in_units(shift, factor))
 
     def append_to(self, block: Any, rows: np.ndarray) -> Any:
         """Return a block of rows with the shadows of its columns.
@@ -67,7 +91,6 @@ class Shadows(NamedTuple):
         -------
         array or sparse matrix of shape (k, p * (n_shadows + 1))
         """
-        codes = self.codes[rows]
         # Blocks have independent random numbers, which are the same each time a block is read.
         generators = [
             np.random.default_rng([self.seed, int(rows[0]) if rows.size else 0, layer])
@@ -75,57 +98,66 @@ class Shadows(NamedTuple):
         ]
         if sparse.issparse(block):
             S = sparse.csc_array(block)
-            layers = [S, *(self._sparse_shadow(S, codes, rng) for rng in generators)]
+            layers = [self._sparse_layer(S, rows, rng) for rng in (None, *generators)]
             return sparse.hstack(layers, format="csc")[:, self.columns].tocsr()
         xp = array_namespace(block)
-        layers = [block, *(self._dense_shadow(block, codes, rng) for rng in generators)]
+        layers = [self._dense_layer(block, rows, rng) for rng in (None, *generators)]
         return xp.take(xp.concat(layers, axis=1), from_numpy(self.columns, block), axis=1)
 
-    def _dense_shadow(self, block: Array, codes: np.ndarray, rng: np.random.Generator) -> Array:
+    def _dense_layer(
+        self, block: Array, rows: np.ndarray, rng: np.random.Generator | None
+    ) -> Array:
+        """Return a shadow of a block; the original without random numbers."""
+        if rng is None and self.centre is None:
+            return block
         xp, p = array_namespace(block), self.variables.size
         parts, positions = [], []
-        for columns, variables, count in self._chunks(block.shape[0]):
+        for columns, variables, chunk in self._chunks(block.shape[0]):
             part = (
                 block if columns.size == p else xp.take(block, from_numpy(columns, block), axis=1)
             )
+            count = chunk.stop - chunk.start
             if self.centre is None:
-                shadow = _permute(part, row_permutations(codes, count, rng)[:, variables])
+                observed = None if self.observed is None else self.observed[rows, chunk]
+                permutations = row_permutations(self.codes[rows], count, rng, observed)
+                part = _permute(part, permutations[:, variables])
             else:
-                signs = random_signs((block.shape[0], count), rng)[:, variables]
-                centre = from_numpy(self.centre[codes][:, columns], block, block.dtype)
-                shadow = centre + from_numpy(signs, block, block.dtype) * (part - centre)
-            parts.append(shadow)
+                centre = from_numpy(self.centre.of_block(rows, columns), block, block.dtype)
+                deviation = part - centre
+                if rng is not None:
+                    signs = random_signs((block.shape[0], count), rng)[:, variables]
+                    deviation = from_numpy(signs, block, block.dtype) * deviation
+                part = centre + deviation
+            parts.append(part)
             positions.append(columns)
         if len(parts) == 1:
             return parts[0]
         order = np.argsort(np.concatenate(positions))
         return xp.take(xp.concat(parts, axis=1), from_numpy(order, block), axis=1)
 
-    def _chunks(self, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-        """Yield columns, their variables relative to the chunk, and the number of variables."""
-        n_variables = self.original_layer.size
-        if n_rows * n_variables <= _ENTRIES_PER_CHUNK:
-            yield np.arange(self.variables.size), self.variables, n_variables
-            return
-        for chunk in slices_of(n_variables, max(1, _ENTRIES_PER_CHUNK // n_rows)):
+    def _chunks(self, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray, slice]]:
+        """Yield columns, their variables relative to the chunk, and the chunk of variables."""
+        for chunk in slices_of(self.original_layer.size, max(1, _ENTRIES_PER_CHUNK // n_rows)):
             inside = (self.variables >= chunk.start) & (self.variables < chunk.stop)
             columns = np.flatnonzero(inside)
-            yield columns, self.variables[columns] - chunk.start, chunk.stop - chunk.start
+            yield columns, self.variables[columns] - chunk.start, chunk
 
-    def _sparse_shadow(
-        self, S: sparse.csc_array, codes: np.ndarray, rng: np.random.Generator
+    def _sparse_layer(
+        self, S: sparse.csc_array, rows: np.ndarray, rng: np.random.Generator | None
     ) -> sparse.csc_array:
-        """Return the shadow of a sparse block; only stored entries change or move."""
+        """Return a shadow of a sparse block; the original without random numbers.
+
+        Only stored entries change or move.
+        """
+        if rng is None and self.centre is None:
+            return S
         n, p = S.shape
         indices, data = S.indices.copy(), S.data
-        order = np.argsort(self.variables, kind="stable")
-        edges = np.searchsorted(self.variables[order], np.arange(self.original_layer.size + 1))
         signs = np.ones(data.size)
-        for first, last in pairwise(edges.tolist()):
-            columns = order[first:last]
+        for columns in self._columns_by_variable() if rng is not None else ():
             stored = [slice(S.indptr[j], S.indptr[j + 1]) for j in columns]
             if self.centre is None:
-                permutation = row_permutations(codes, 1, rng)[:, 0]
+                permutation = row_permutations(self.codes[rows], 1, rng)[:, 0]
                 for part in stored:
                     indices[part] = permutation[indices[part]]
             elif columns.size == 1:
@@ -136,11 +168,16 @@ class Shadows(NamedTuple):
                     signs[part] = of_rows[indices[part]]
         if self.centre is not None:
             columns = np.repeat(np.arange(p), np.diff(S.indptr))
-            centre = self.centre[codes[indices], columns]
+            centre = self.centre.of_entries(rows[indices], columns)
             data = centre + signs * (data - centre)
         shadow = sparse.csc_array((data, indices, S.indptr), S.shape)
         shadow.has_sorted_indices = False
         return shadow
+
+    def _columns_by_variable(self) -> list[np.ndarray]:
+        order = np.argsort(self.variables, kind="stable")
+        edges = np.searchsorted(self.variables[order], np.arange(1, self.original_layer.size))
+        return np.split(order, edges)
 
 
 def draw_shadows(
@@ -148,20 +185,40 @@ def draw_shadows(
     variables: np.ndarray,
     n_shadows: int,
     rng: np.random.Generator,
-    centre: np.ndarray | None = None,
+    centre: Centre | None = None,
+    seen: np.ndarray | None = None,
 ) -> Shadows:
-    """Draw the random numbers of the shadows; see `Shadows`."""
+    """Draw the random numbers of the shadows; see `Shadows`.
+
+    ``seen`` (n, p) is the mask of the observed entries, if some are missing.
+    """
     n_variables = int(variables.max()) + 1
     layer = rng.integers(n_shadows + 1, size=n_variables)
-    return Shadows(n_shadows, int(rng.integers(2**62)), codes, variables, layer, centre)
+    seed = int(rng.integers(2**62))
+    observed = None
+    if seen is not None:
+        observed = np.ones((codes.size, n_variables), dtype=bool)
+        np.logical_and.at(observed, (slice(None), variables), seen)
+    return Shadows(n_shadows, seed, codes, variables, layer, centre, observed)
 
 
-def row_permutations(codes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw permutations of the rows within groups, (n, count)."""
-    permutations = np.tile(np.arange(codes.size)[:, None], count)
-    for code in np.unique(codes):
-        rows = np.flatnonzero(codes == code)
-        permutations[rows] = rng.permuted(permutations[rows], axis=0)
+def row_permutations(
+    codes: np.ndarray,
+    count: int,
+    rng: np.random.Generator,
+    observed: np.ndarray | None = None,
+) -> np.ndarray:
+    """Draw permutations of the rows within groups, (n, count).
+
+    With a mask ``observed`` (n, count), only the rows in the mask are permuted.
+    """
+    keys, strata = rng.random((codes.size, count)), codes[:, None]
+    if observed is not None:
+        keys, strata = np.where(observed, keys, 0.0), 2 * strata + ~observed
+    permutations = np.empty(keys.shape, dtype=np.intp)
+    places = np.broadcast_to(np.argsort(strata, axis=0, kind="stable"), keys.shape)
+    order = np.argsort(strata + keys, axis=0, kind="stable")
+    np.put_along_axis(permutations, places, order, axis=0)
     return permutations
 
 

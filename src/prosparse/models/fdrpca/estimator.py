@@ -37,8 +37,9 @@ from ...structure import (
     ObservedData,
     SharedByKnockoffs,
     StandardisedData,
-    equalise_rows,
-    estimate_row_scale,
+    fill_by_design,
+    observed_data,
+    prepare_data,
     select_shared_by_knockoffs,
 )
 from .._base import check_varying, seed_of
@@ -46,7 +47,6 @@ from .._covariates import AdjustedProjection, check_design
 from .incomplete_rows import (
     ScoreDistribution,
     conditional_scores,
-    fill_by_design,
     missingness_pvalue,
 )
 from .model import Options, Solution, solve
@@ -70,7 +70,6 @@ from .row_diagnostics import (
 Null = Literal["robust", "exchangeable"]
 Control = Literal["bh", "knockoff"]
 
-_MIN_VARIANCE = 1e-9  # relative variance below which a column is constant
 _MIN_OBSERVED = 0.1  # proportion of observed values below which a row is mostly missing
 # P-value below which missing values are said to depend on the components.
 _MAX_MISSINGNESS_PVALUE = 1e-3
@@ -225,12 +224,13 @@ class FDRPCA(AdjustedProjection):
 
     **Knockoffs.** With ``control="knockoff"``, a shadow of a variable has the same entries in
     random order, within groups (``null="exchangeable"``), or the same deviations from the centre
-    with random signs (``null="robust"``). Variables and shadows are tested together, and the
-    knockoff filter selects the variables that exceed their shadows. If null variables are
-    exchangeable with their shadows, given all others, the false discovery rate is at most ``fdr``
-    for any number of rows and any distribution. With several draws, the e-BH procedure is applied
-    to the mean e-values. ``min_communality`` removes variables after the selection; the rate of the
-    remaining ones is not proved.
+    with random signs (``null="robust"``, with or without covariates). It has the missing values of
+    the variable. Variables and shadows are tested together, and the knockoff filter selects the
+    variables that exceed their shadows. If null variables are exchangeable with their shadows,
+    given all others, the false discovery rate is at most ``fdr`` for any number of rows and any
+    distribution. With several draws, the e-BH procedure is applied to the mean e-values.
+    ``min_communality`` removes variables after the selection; the rate of the remaining ones is not
+    proved.
 
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
@@ -243,8 +243,8 @@ class FDRPCA(AdjustedProjection):
     components after the test. Values are assumed to be missing at random; a warning reports
     missing values that depend on the components. Do not impute before the test: values imputed from
     other columns share variance with them by construction, and the false discovery rate is no
-    longer controlled. ``counts=True``, ``rank_transform=True``, ``control="knockoff"`` and sparse,
-    Dask and GPU data require complete data.
+    longer controlled. ``counts=True``, ``rank_transform=True`` and sparse, Dask and GPU data
+    require complete data.
 
     References
     ----------
@@ -353,25 +353,25 @@ class FDRPCA(AdjustedProjection):
             design = check_design(groups, covariates, table.shape[0], MIN_DOF)
             op, columns, seen = self._standardise_table(table)
             check_varying(op, columns)
-            if self.control == "knockoff" and (seen is not None or covariates is not None):
+            if covariates is not None and self.control == "knockoff" and self.null != "robust":
                 raise ParameterError(
-                    '`control` must be "bh" for data with missing values or covariates: their '
-                    "shadows are not exchangeable with the variables."
+                    '`control="knockoff"` with `null="exchangeable"` does not accept covariates: '
+                    'residuals given covariates are not exchangeable. Set `null="robust"`, or pass '
+                    "categories as `groups`."
                 )
             if seen is not None:
                 op = fill_by_design(op, seen, design.adjustment)
             adjusted = self._adjust(op, columns, design)
             op, columns = adjusted.op, adjusted.columns
-            if seen is None:
-                data = StandardisedData(adjusted.residuals, design.adjustment)
-                tested_op = self._normal_scores(table, columns) if self.rank_transform else op
-                tested = self._tested_data(tested_op, data)
-                by_knockoffs = self._apply_knockoffs(tested_op, data)
-            else:
+            tested_op = self._normal_scores(table, columns) if self.rank_transform else op
+            data = StandardisedData(adjusted.residuals, design.adjustment)
+            if seen is not None:
                 seen = seen[:, adjusted.kept]
-                data, factors = _observed_data(adjusted.residuals, seen, design.adjustment)
+                data, factors = observed_data(adjusted.residuals, seen, design.adjustment)
                 columns = _divide_scales(columns, factors)
-                tested, by_knockoffs = self._tested_observed(data, op, design.adjustment), None
+            prepared = prepare_data(tested_op, design.adjustment, self.null == "robust", seen)
+            self.row_scale_, tested = prepared.row_scale, prepared.data
+            by_knockoffs = self._apply_knockoffs(tested_op, design.adjustment, seen)
             has_rounding = self.counts or seen is not None
             rounding = np.zeros(data.p) if has_rounding else _rounding_squares(table, columns, op)
             solution = solve(tested, data, rounding, self._options(), by_knockoffs)
@@ -468,7 +468,9 @@ class FDRPCA(AdjustedProjection):
         columns = np.arange(mean.size) if columns is None else columns
         return _standard_residuals(X, columns, null.proportions, rows, mean, scale)
 
-    def _apply_knockoffs(self, op: Operator, data: StandardisedData) -> SharedByKnockoffs | None:
+    def _apply_knockoffs(
+        self, op: Operator, adjustment: RowAdjustment, seen: np.ndarray | None
+    ) -> SharedByKnockoffs | None:
         """Select variables by the knockoff filter; None if it is not used."""
         if self.control != "knockoff":
             return None
@@ -479,30 +481,7 @@ class FDRPCA(AdjustedProjection):
             seed=seed_of(self.random_state),
             signs=self.null == "robust",
         )
-        return select_shared_by_knockoffs(op, data.adjustment.groups, options)
-
-    def _tested_data(self, op: Operator, data: StandardisedData) -> StandardisedData:
-        """Return the data that are tested, and set the scales of the rows."""
-        if self.null == "robust":
-            equalised = equalise_rows(op, data.adjustment)
-            self.row_scale_ = equalised.row_scale
-            return StandardisedData(equalised.op, equalised.adjustment)
-        self.row_scale_ = estimate_row_scale(op, data.adjustment)
-        if self.rank_transform:
-            return StandardisedData(data.adjustment.adjust_operator(op), data.adjustment)
-        return data
-
-    def _tested_observed(
-        self, data: ObservedData, op: Operator, adjustment: RowAdjustment
-    ) -> ObservedData:
-        """Return the data with missing values that are tested, and set the scales of the rows."""
-        self.row_scale_ = estimate_row_scale(op, adjustment, data.seen)
-        if self.null != "robust":
-            return data
-        factors = 1.0 / self.row_scale_
-        weighted = adjustment.weighted(factors)
-        divided = fill_by_design(op.scale_rows(factors), data.seen, weighted)
-        return _observed_data(weighted.adjust_operator(divided), data.seen, weighted)[0]
+        return select_shared_by_knockoffs(op, adjustment, options, seen)
 
     def _normal_scores(self, table: Table, columns: Columns) -> Operator:
         """Standardise the normal scores of the varying columns."""
@@ -710,21 +689,6 @@ class FDRPCA(AdjustedProjection):
                 "components. More rows increase the power of the test.",
                 NoStructureWarning,
             )
-
-
-def _observed_data(
-    op: Operator, seen: np.ndarray, adjustment: RowAdjustment
-) -> tuple[ObservedData, np.ndarray]:
-    """Scale residuals to unit variance on the observed rows; return the factors as well.
-
-    Columns with too few observed rows become zero and are not tested.
-    """
-    Z = np.where(seen, np.asarray(op.dense(), dtype=float), 0.0)
-    count, squares = seen.sum(axis=0), np.sum(Z * Z, axis=0)
-    varies = squares > _MIN_VARIANCE * np.maximum(count, 1.0)
-    varies &= count - adjustment.n_parameters >= MIN_DOF
-    factors = np.where(varies, np.sqrt(count / np.where(varies, squares, 1.0)), 0.0)
-    return ObservedData(Z * factors, seen, adjustment), factors
 
 
 def _divide_scales(columns: Columns, factors: np.ndarray) -> Columns:

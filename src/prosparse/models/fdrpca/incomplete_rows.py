@@ -17,15 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data import DenseOperator, Operator
-from ...data.row_adjustment import RowAdjustment
 from ...parallel import slices_of
 from ...structure import StandardisedData
 
 _MIN_UNIQUENESS = 0.02
 _ROWS_PER_CHUNK = 512
-_COLUMNS_PER_CHUNK = 1024
-_RIDGE = 1e-10
 
 
 class ScoreDistribution(NamedTuple):
@@ -33,25 +29,6 @@ class ScoreDistribution(NamedTuple):
 
     mean: np.ndarray  # (n, d)
     std: np.ndarray  # (n, d); zeros for complete rows
-
-
-def fill_by_design(op: Operator, seen: np.ndarray, adjustment: RowAdjustment) -> DenseOperator:
-    """Fill missing values by the fitted values of the design on the observed rows.
-
-    The least-squares coefficients of the filled columns are those of the observed entries, and
-    residuals of missing entries are 0.
-    """
-    Z = np.where(seen, np.asarray(op.dense(), dtype=float), 0.0)
-    Q = adjustment.basis
-    c = Q.shape[1]
-    products = (Q[:, :, None] * Q[:, None, :]).reshape(-1, c * c)
-    for chunk in slices_of(Z.shape[1], _COLUMNS_PER_CHUNK):
-        observed = seen[:, chunk]
-        gram = (observed.T @ products).reshape(-1, c, c)
-        gram += (_RIDGE * np.trace(gram, axis1=1, axis2=2))[:, None, None] * np.eye(c)
-        coefficients = np.linalg.solve(gram, (Z[:, chunk].T @ Q)[:, :, None])[:, :, 0]
-        Z[:, chunk] = np.where(observed, Z[:, chunk], Q @ coefficients.T)
-    return DenseOperator(Z)
 
 
 def missingness_pvalue(data: StandardisedData, seen: np.ndarray, scores: np.ndarray) -> float:

@@ -1,0 +1,63 @@
+"""Data that are tested: residuals given groups and covariates, with rows of equal scale."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data import Operator
+from ..data.arrays import from_numpy
+from ..data.row_adjustment import RowAdjustment
+from .leading_components import StandardisedData
+from .observed_data import fill_by_design, observed_data
+from .row_scale import equalise_rows, estimate_row_scale
+
+
+class PreparedData(NamedTuple):
+    """Data that are tested, and the scales of the rows."""
+
+    data: StandardisedData
+    row_scale: np.ndarray  # (n,) relative to the median row
+
+
+def prepare_data(
+    op: Operator, adjustment: RowAdjustment, robust: bool, seen: np.ndarray | None = None
+) -> PreparedData:
+    """Adjust a data matrix for groups and covariates.
+
+    Parameters
+    ----------
+    op : Operator
+        Data matrix with columns of equal variance.
+    adjustment : RowAdjustment
+    robust : bool
+        Whether rows are divided by their scale.
+    seen : bool ndarray of shape (n, p) or None
+        Mask of the observed entries; None if none are missing. The missing values of ``op`` are
+        filled by `fill_by_design`.
+
+    Returns
+    -------
+    PreparedData
+    """
+    if seen is None:
+        if robust:
+            equalised = equalise_rows(op, adjustment)
+            data = StandardisedData(equalised.op, equalised.adjustment)
+            return PreparedData(data, equalised.row_scale)
+        data = StandardisedData(adjustment.adjust_operator(op), adjustment)
+        return PreparedData(data, estimate_row_scale(op, adjustment))
+    scale = estimate_row_scale(op, adjustment, seen)
+    if robust:
+        op, adjustment = divide_rows(op, adjustment, scale, seen)
+    return PreparedData(observed_data(adjustment.adjust_operator(op), seen, adjustment).data, scale)
+
+
+def divide_rows(
+    op: Operator, adjustment: RowAdjustment, scale: np.ndarray, seen: np.ndarray | None = None
+) -> tuple[Operator, RowAdjustment]:
+    """Divide the rows and their design by scales; missing values are filled again."""
+    weighted = adjustment.weighted(1.0 / scale)
+    divided = op.scale_rows(from_numpy(1.0 / scale, op.column_squares(), op.dtype))
+    return (divided if seen is None else fill_by_design(divided, seen, weighted)), weighted
