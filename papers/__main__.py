@@ -10,6 +10,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from joblib import parallel_config
 from rich.console import Console
 from rich.table import Table
 
@@ -74,10 +75,12 @@ def _run(
 ) -> Iterator[tuple[str, dict[str, Any] | MissingDataError]]:
     """Run experiments; yield the record of each, or the error if its data are missing."""
     data = Data(options.data)
-    if options.jobs == 1:
+    if options.jobs == 1 or len(names) == 1:
         for name in names:
             try:
-                yield name, records.run(name, options.quick, data, options.output)
+                with parallel_config(n_jobs=options.jobs):
+                    record = records.run(name, options.quick, data, options.output)
+                yield name, record
             except MissingDataError as error:
                 yield name, error
         return
