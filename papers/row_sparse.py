@@ -6,6 +6,9 @@ results on the same simulated datasets are typed from a run of the R package.
 
 Further parts apply GSPPCA to the designs of E4 and E17 and to real tables without structure, and
 compare inclusion probabilities with the proportions of true variables.
+
+Each dataset is one call of a function. joblib runs the calls, in parallel within
+``joblib.parallel_config(n_jobs=8)``.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.parallel import Parallel, delayed
 
 from prosparse.errors import FewVariablesWarning, NoStructureWarning
 from prosparse.metrics import support_f_score
@@ -85,77 +89,87 @@ def subspace_error(components: Array, U: Array) -> float:
     return float(np.linalg.norm(Q @ Q.T - U @ U.T) / np.sqrt(2.0))
 
 
-class Fit(NamedTuple):
-    """Selection and inclusion probabilities of one fit."""
+class Selection(NamedTuple):
+    """Result of one fit."""
 
-    model: GSPPCA
+    selected: Array  # (p,) mask
+    probability: Array  # (p,) inclusion probabilities
+    components: Array  # (d, p)
     warned: bool  # whether a warning about missing structure was issued
 
 
-def fit(X: Any, n_components: Any, **options: Any) -> Fit:
+def fit(X: Any, n_components: Any, **options: Any) -> Selection:
     """Fit GSPPCA and record its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = GSPPCA(n_components, **options).fit(X)
     kinds = NoStructureWarning, FewVariablesWarning
-    return Fit(model, any(issubclass(w.category, kinds) for w in caught))
+    warned = any(issubclass(w.category, kinds) for w in caught)
+    return Selection(model.support_, model.inclusion_probability_, model.components_, warned)
 
 
-class Calibration:
-    """Inclusion probabilities and the variables that are true."""
+class Probabilities(NamedTuple):
+    """Inclusion probabilities, and whether the variables are true."""
 
-    def __init__(self) -> None:
-        self.probabilities: list[Array] = []
-        self.truths: list[Array] = []
+    probability: Array
+    truth: Array
 
-    def add(self, model: GSPPCA, truth: Array) -> None:
-        """Add the probabilities of one fit."""
-        self.probabilities.append(np.asarray(model.inclusion_probability_))
-        self.truths.append(truth)
 
-    def bins(self) -> list[tuple[float, float, int]]:
-        """Return the mean probability, the proportion of true variables and their number."""
-        probability, truth = np.concatenate(self.probabilities), np.concatenate(self.truths)
-        index = np.minimum((N_BINS * probability).astype(int), N_BINS - 1)
-        return [
-            (float(probability[i].mean()), float(truth[i].mean()), int(i.sum()))
-            for i in (index == k for k in range(N_BINS))
-            if i.any()
-        ]
+def bin_probabilities(pairs: list[Probabilities]) -> list[tuple[float, float, int]]:
+    """Return the mean probability, the proportion of true variables and their number."""
+    probability, truth = map(np.concatenate, zip(*pairs, strict=True))
+    index = np.minimum((N_BINS * probability).astype(int), N_BINS - 1)
+    return [
+        (float(probability[i].mean()), float(truth[i].mean()), int(i.sum()))
+        for i in (index == k for k in range(N_BINS))
+        if i.any()
+    ]
 
 
 # --- parts
 
 
-def compare_designs(draws: int, calibration: Calibration) -> tuple[list[Row], list[Claim]]:
+class DesignScore(NamedTuple):
+    """Accuracy of GSPPCA on one dataset."""
+
+    refined: tuple[float, ...]  # MEASURES
+    unrefined: tuple[float, ...]  # the same with refine=False
+    probabilities: Probabilities
+
+
+def score_design(name: str, draw: int) -> DesignScore:
+    """Fit GSPPCA to one dataset on which VBsparsePCA was run."""
+    X, U = simulate_design(name, draw)
+    truth = np.any(U != 0, axis=1)
+
+    def measure(found: Selection) -> tuple[float, ...]:
+        selected = found.selected
+        power = float((selected & truth).sum() / truth.sum())
+        false = float((selected & ~truth).sum() / max(1, selected.sum()))
+        return power, false, subspace_error(found.components, U)
+
+    refined, unrefined = (fit(X, U.shape[1], refine=refine) for refine in (True, False))
+    probabilities = Probabilities(refined.probability, truth)
+    return DesignScore(measure(refined), measure(unrefined), probabilities)
+
+
+def compare_designs(draws: int, pairs: list[Probabilities]) -> tuple[list[Row], list[Claim]]:
     """Compare with VBsparsePCA on its simulation and four variants."""
+    calls = [(name, draw) for name in DESIGNS for draw in range(draws)]
+    scores: list[DesignScore] = Parallel()(delayed(score_design)(*call) for call in calls)
+    pairs += [score.probabilities for score in scores]
     rows: list[Row] = []
     means = {}
-    for name, design in DESIGNS.items():
-        d = len(design.eigenvalues)
-        variants = {"GSPPCA": True, "GSPPCA, refine=False": False}
-        values: dict[str, list[tuple[float, ...]]] = {variant: [] for variant in variants}
-        for draw in range(draws):
-            X, U = simulate_design(name, draw)
-            truth = np.any(U != 0, axis=1)
-            for variant, refine in variants.items():
-                model = fit(X, d, refine=refine).model
-                found = model.support_
-                values[variant].append(
-                    (
-                        float((found & truth).sum() / truth.sum()),
-                        float((found & ~truth).sum() / max(1, found.sum())),
-                        subspace_error(model.components_, U),
-                    )
-                )
-                if refine:
-                    calibration.add(model, truth)
-        for variant, scores in values.items():
-            for k, measure in enumerate(MEASURES):
-                column = np.array(scores)[:, k]
-                published = VBSPARSEPCA[name][k] if variant == "GSPPCA" else None
-                rows.append(mean_row(f"{name}, {variant}: {measure}", column, published))
-        means[name] = np.mean(values["GSPPCA"], axis=0)
+    for index, name in enumerate(DESIGNS):
+        part = scores[index * draws : (index + 1) * draws]
+        refined = np.array([score.refined for score in part])
+        unrefined = np.array([score.unrefined for score in part])
+        for k, measure in enumerate(MEASURES):
+            published = VBSPARSEPCA[name][k]
+            rows.append(mean_row(f"{name}, GSPPCA: {measure}", refined[:, k], published))
+        for k, measure in enumerate(MEASURES):
+            rows.append(mean_row(f"{name}, GSPPCA, refine=False: {measure}", unrefined[:, k]))
+        means[name] = np.mean(refined, axis=0)
     ours = np.array([means[name] for name in DESIGNS])
     theirs = np.array([VBSPARSEPCA[name] for name in DESIGNS])
     ratio = ours[:, 2] / theirs[:, 2]
@@ -180,33 +194,35 @@ def compare_designs(draws: int, calibration: Calibration) -> tuple[list[Row], li
     return rows, claims
 
 
+def score_factors(simulation: str, n: int, seed: int) -> tuple[float, Probabilities]:
+    """Return the F-score of GSPPCA with d given, and its inclusion probabilities."""
+    if simulation == "E4":
+        X, truth, _ = simulate(n, 200, 1.0, seed)
+    else:
+        X, truth = simulate_unequal(n, FIRST_SEED + seed, simulation == "E17, lognormal noise")
+    found = fit(X, D, scale=simulation != "E4")
+    score = float(support_f_score(truth, found.selected))
+    return score, Probabilities(found.probability, truth)
+
+
 def compare_unit_variance(
-    draws: int, sizes: tuple[int, ...], calibration: Calibration
+    draws: int, sizes: tuple[int, ...], pairs: list[Probabilities]
 ) -> tuple[list[Row], list[Claim]]:
     """Apply GSPPCA with d given to E4 and to E17."""
+    simulations = ("E4", "E17, unit variance", "E17, lognormal noise")
+    calls = [(name, n, seed) for n in sizes for name in simulations for seed in range(draws)]
+    scores: list[tuple[float, Probabilities]] = Parallel()(
+        delayed(score_factors)(*call) for call in calls
+    )
+    pairs += [pair for _, pair in scores]
+    F = np.array([score for score, _ in scores]).reshape(len(sizes), len(simulations), draws)
     rows, low_e4, low_e17 = [], [], []
-    for n in sizes:
-        F_e4 = []
-        for seed in range(draws):
-            X, support, _ = simulate(n, 200, 1.0, seed)
-            model = fit(X, D).model
-            F_e4.append(support_f_score(support, model.support_))
-            calibration.add(model, support)
-        rows.append(
-            mean_row(f"E4, n = {n}: F-score", F_e4, PUBLISHED_E4[n], "published: refine=False")
-        )
-        low_e4.append(float(np.mean(F_e4)) - PUBLISHED_E4[n])
-        for lognormal in (False, True):
-            F = []
-            for seed in range(draws):
-                X, support = simulate_unequal(n, FIRST_SEED + seed, lognormal)
-                model = fit(X, D, scale=True).model
-                F.append(support_f_score(support, model.support_))
-                calibration.add(model, support)
-            noise = "lognormal noise" if lognormal else "unit variance"
-            rows.append(mean_row(f"E17, {noise}, n = {n}: F-score", F))
-            if not lognormal:
-                low_e17.append(float(np.mean(F)) - MIN_E17[n])
+    for n, of_size in zip(sizes, F, strict=True):
+        for name, values in zip(simulations, of_size, strict=True):
+            published, note = (PUBLISHED_E4[n], "refine=False") if name == "E4" else (None, "")
+            rows.append(mean_row(f"{name}, n = {n}: F-score", values, published, note))
+        low_e4.append(float(of_size[0].mean()) - PUBLISHED_E4[n])
+        low_e17.append(float(of_size[1].mean()) - MIN_E17[n])
     listed = ", ".join(f"{MIN_E17[n]:g}" for n in sizes)
     claims = [
         Claim(
@@ -233,34 +249,53 @@ def sample_table(X: Any, rng: np.random.Generator) -> Array:
     return table[:, np.ptp(table, axis=0) > 0.0]
 
 
+class NullScore(NamedTuple):
+    """Result on a table without structure."""
+
+    kind: str
+    n_selected: int
+    warned: bool
+    excess: str  # description if too many variables are selected, otherwise empty
+
+
+def score_nulls(name: str, data: Data) -> list[NullScore]:
+    """Apply GSPPCA to one real table whose columns were made uncorrelated."""
+    rng = np.random.default_rng(27)
+    X = sample_table(load_case(CASES[name], data), rng)
+    mean, p = X.mean(axis=0), X.shape[1]
+    nulls = {
+        "permuted columns": rng.permuted(X, axis=0),
+        "random signs": mean + (X - mean) * rng.choice([-1.0, 1.0], X.shape),
+    }
+    scores = []
+    for kind, Z in nulls.items():
+        for scale in (False, True):
+            found = fit(Z, 1, scale=scale)
+            count = int(found.selected.sum())
+            is_excess = count > max(MIN_SELECTED, MAX_PROPORTION * p)
+            excess = f"{name}, {kind}: {count} of {p}" if is_excess else ""
+            scores.append(NullScore(kind, count, found.warned, excess))
+    return scores
+
+
 def null_tables(quick: bool, data: Data) -> tuple[list[Row], list[Claim]]:
     """Apply GSPPCA to real tables whose columns were made uncorrelated."""
-    counts: dict[str, list[int]] = {"permuted columns": [], "random signs": []}
-    n_silent, excess = 0, []
-    for name in list(CASES)[:2] if quick else list(CASES):
-        rng = np.random.default_rng(27)
-        X = sample_table(load_case(CASES[name], data), rng)
-        mean = X.mean(axis=0)
-        nulls = {
-            "permuted columns": rng.permuted(X, axis=0),
-            "random signs": mean + (X - mean) * rng.choice([-1.0, 1.0], X.shape),
-        }
-        for kind, Z in nulls.items():
-            for scale in (False, True):
-                found = fit(Z, 1, scale=scale)
-                counts[kind].append(found.model.n_selected_)
-                n_silent += not found.warned
-                limit = max(MIN_SELECTED, MAX_PROPORTION * X.shape[1])
-                if found.model.n_selected_ > limit:
-                    excess.append(f"{name}, {kind}: {found.model.n_selected_} of {X.shape[1]}")
+    names = list(CASES)[:2] if quick else list(CASES)
+    parts: list[list[NullScore]] = Parallel()(delayed(score_nulls)(name, data) for name in names)
+    scores = [score for part in parts for score in part]
+    counts: dict[str, list[int]] = {}
+    for score in scores:
+        counts.setdefault(score.kind, []).append(score.n_selected)
+    n_silent = sum(not score.warned for score in scores)
+    excess = [score.excess for score in scores if score.excess]
     rows = [mean_row(f"{kind}: selected variables", values) for kind, values in counts.items()]
     rows.append(Row("fits to these tables without a warning", float(n_silent)))
-    n_fits = sum(len(values) for values in counts.values())
     claim = Claim(
         "real tables with permuted columns or random signs: at most 1 % of the variables, or 2, "
         "are selected, with a warning",
         not excess and n_silent == 0,
-        f"{n_fits} fits; {n_silent} without a warning; {'; '.join(excess) or 'none selects more'}",
+        f"{len(scores)} fits; {n_silent} without a warning; "
+        f"{'; '.join(excess) or 'none selects more'}",
     )
     return rows, [claim]
 
@@ -278,15 +313,19 @@ def simulate_weak(draw: int, n: int = 100, p: int = 200) -> tuple[Array, Array]:
     return X, scale > 0.0
 
 
+def score_weak(draw: int) -> Probabilities:
+    """Return inclusion probabilities of one dataset with weak loadings."""
+    X, truth = simulate_weak(draw)
+    return Probabilities(fit(X, 2).probability, truth)
+
+
 def check_calibration(
-    draws: int, calibration: Calibration, quick: bool
+    draws: int, pairs: list[Probabilities], quick: bool
 ) -> tuple[list[Row], list[Claim]]:
     """Compare inclusion probabilities with proportions of true variables in ten bins."""
-    for draw in range(draws):
-        X, truth = simulate_weak(draw)
-        calibration.add(fit(X, 2).model, truth)
+    pairs = pairs + Parallel()(delayed(score_weak)(draw) for draw in range(draws))
     rows, excess = [], []
-    for mean, proportion, count in calibration.bins():
+    for mean, proportion, count in bin_probabilities(pairs):
         error = np.sqrt(max(proportion * (1.0 - proportion), 0.25 / count) / count)
         note = f"{count} variables, mean probability {mean:.3f}"
         low = np.floor(N_BINS * min(mean, 1.0 - 1e-12)) / N_BINS
@@ -305,12 +344,12 @@ def check_calibration(
 def run(quick: bool, data: Data, output: Path) -> Result:
     """Run E27."""
     draws, sizes = (2, (100,)) if quick else (N_DRAWS, SIZES)
-    calibration = Calibration()
+    pairs: list[Probabilities] = []
     parts = [
-        compare_designs(draws, calibration),
-        compare_unit_variance(2 if quick else N_FACTOR_DRAWS, sizes, calibration),
+        compare_designs(draws, pairs),
+        compare_unit_variance(2 if quick else N_FACTOR_DRAWS, sizes, pairs),
         null_tables(quick, data),
-        check_calibration(4 if quick else N_WEAK_DRAWS, calibration, quick),
+        check_calibration(4 if quick else N_WEAK_DRAWS, pairs, quick),
     ]
     rows = [row for part in parts for row in part[0]]
     claims = [claim for part in parts for claim in part[1]]

@@ -6,7 +6,14 @@ import json
 import numpy as np
 import pytest
 
-from papers.row_sparse import DESIGNS, VBSPARSEPCA, Calibration, simulate_design, subspace_error
+from papers.row_sparse import (
+    DESIGNS,
+    VBSPARSEPCA,
+    Probabilities,
+    bin_probabilities,
+    simulate_design,
+    subspace_error,
+)
 
 
 @pytest.mark.parametrize("design", DESIGNS)
@@ -29,9 +36,8 @@ def test_datasets_and_results_of_vbsparsepca(design, reference_folder):
 
 
 def test_bins_of_inclusion_probabilities():
-    class Model:
-        inclusion_probability_ = np.array([0.05, 0.15, 0.15, 1.0])
-
-    calibration = Calibration()
-    calibration.add(Model(), np.array([False, True, False, True]))
-    assert calibration.bins() == [(0.05, 0.0, 1), (0.15, 0.5, 2), (1.0, 1.0, 1)]
+    pairs = [
+        Probabilities(np.array([0.05, 0.15]), np.array([False, True])),
+        Probabilities(np.array([0.15, 1.0]), np.array([False, True])),
+    ]
+    assert bin_probabilities(pairs) == [(0.05, 0.0, 1), (0.15, 0.5, 2), (1.0, 1.0, 1)]

@@ -10,6 +10,7 @@ from prosparse.models.gsppca.inclusion import (
     NOISE_DOF,
     Explained,
     _Mixture,
+    _normalise,
     infer_inclusion,
     initial_proportions,
     log_number_prior,
@@ -69,9 +70,11 @@ def test_em_does_not_decrease_the_posterior(rng, common):
     values = []
     for _ in range(30):
         joint = mixture.log_joint(proportions)
-        log_total = np.logaddexp.reduce(joint, axis=1)
-        values.append(log_total.sum() + mixture.log_prior(proportions))
-        proportions = mixture.update(proportions, np.exp(joint - log_total[:, None]))
+        values.append(np.logaddexp.reduce(joint, axis=1).sum() + mixture.log_prior(proportions))
+        densities = mixture.relative_densities(proportions.noise)
+        proportions, active = mixture.update(proportions, densities)
+        assert active == pytest.approx(np.sum(_normalise(joint)[1][:, 2:]))
+        proportions = proportions._replace(noise=mixture.common_noise(proportions, densities))
     assert np.all(np.diff(values) >= -1e-8 * np.abs(values[1:]))
     assert values[-1] > values[0]
 

@@ -43,7 +43,9 @@ from scipy.special import betaln, gammaln
 MIN_GAIN, GAIN_RATIO, MAX_GAIN_PER_ROW = 4.0, 2.0**1.5, 64.0
 GAIN_COUNT = 0.5  # prior count of each gain, over both kinds of noise
 NOISE_DOF = 1.0  # of the prior of psi
-MAX_ITERATIONS = 200
+MAX_ITERATIONS = 100  # of EM for the proportions, between updates of the common noise
+MAX_NOISE_UPDATES = 20
+NOISE_TOLERANCE = 1e-4  # relative change of the common noise at convergence
 TOLERANCE = 1e-3  # change of the expected number of active variables at convergence
 _N_INACTIVE = 2  # number of inactive classes
 
@@ -114,14 +116,20 @@ def infer_inclusion(
     ``log_prior_odds`` is added to the log odds of each variable.
     """
     model = _Mixture(explained, start, log_prior_odds)
-    current, previous = start, np.inf
-    for _ in range(MAX_ITERATIONS):
-        responsibilities = _normalise(model.log_joint(current))[1]
-        current = model.update(current, responsibilities)
-        active = float(np.sum(responsibilities[:, _N_INACTIVE:]))
-        if abs(active - previous) < TOLERANCE:
+    current = start
+    for _ in range(MAX_NOISE_UPDATES):
+        densities = model.relative_densities(current.noise)
+        previous = np.inf
+        for _ in range(MAX_ITERATIONS):
+            current, active = model.update(current, densities)
+            if abs(active - previous) < TOLERANCE:
+                break
+            previous = active
+        noise = model.common_noise(current, densities)
+        is_converged = abs(noise - current.noise) <= NOISE_TOLERANCE * noise
+        current = current._replace(noise=noise)
+        if is_converged:
             break
-        previous = active
     return model.result(current)
 
 
@@ -133,6 +141,10 @@ class _Mixture:
         self.common = start.own_noise < 1.0
         self.gains = gains_for(explained.dof)
         self.log_gains = np.log1p(self.gains)
+        self.m = self.gains.size
+        # Classes that may have variables
+        own = np.append(1, np.arange(_N_INACTIVE + self.m, _N_INACTIVE + 2 * self.m))
+        self.classes = np.arange(_N_INACTIVE + 2 * self.m) if self.common else own
         squares, dof, p = explained.squares, explained.dof, explained.squares.size
         shape, rate = 0.5 * NOISE_DOF, 0.5 * NOISE_DOF * start.noise
         self.rate = rate
@@ -167,48 +179,72 @@ class _Mixture:
         common, own = inactive[:, None], self.own[:, None]
         return self.constant + np.hstack([common, own, common + factors, own + self.own_factors])
 
+    def weights(self, proportions: Proportions) -> np.ndarray:
+        """Return the proportion of each class, active ones times the prior odds, (2 + 2 m,)."""
+        active, own, gains, _ = proportions
+        inactive = (1.0 - active) * np.array([1.0 - own, own])
+        odds = active * np.exp(self.log_prior_odds)
+        return np.concatenate([inactive, odds * gains.ravel()])
+
     def log_joint(self, proportions: Proportions) -> np.ndarray:
         """Compute the log density plus the log prior probability of each class."""
-        active, own, gains, noise = proportions
-        inactive = (1.0 - active) * np.array([1.0 - own, own])
         with np.errstate(divide="ignore"):
-            log_prior = np.log(np.concatenate([inactive, active * gains.ravel()]))
-        log_prior[_N_INACTIVE:] += self.log_prior_odds
-        return np.asarray(self.log_densities(noise) + log_prior)
+            log_prior = np.log(self.weights(proportions))
+        return np.asarray(self.log_densities(proportions.noise) + log_prior)
 
-    def update(self, current: Proportions, responsibilities: np.ndarray) -> Proportions:
-        """Maximise the expected log density plus the log prior of the proportions."""
-        p, m = responsibilities.shape[0], self.gains.size
-        inactive = responsibilities[:, :_N_INACTIVE]
-        active = responsibilities[:, _N_INACTIVE:]
-        counts = np.sum(active, axis=0).reshape(2, m)
-        prior = GAIN_COUNT / m * np.array([[1.0], [1.0]] if self.common else [[0.0], [2.0]])
-        gains = (counts + prior) / np.sum(counts + prior)
-        proportion = (float(np.sum(active)) + 1.0) / (p + 2.0)
+    def relative_densities(self, noise: float) -> np.ndarray:
+        """Compute the density in each of `classes`, relative to the largest, (p, c)."""
+        log_densities = self.log_densities(noise)[:, self.classes]
+        return np.exp(log_densities - np.max(log_densities, axis=1, keepdims=True))
+
+    def update(self, current: Proportions, densities: np.ndarray) -> tuple[Proportions, float]:
+        """Maximise the expected log density plus the log prior of the proportions.
+
+        Returns the expected number of active variables as well.
+        """
+        weights = self.weights(current)[self.classes]
+        counts = np.zeros(_N_INACTIVE + 2 * self.m)
+        counts[self.classes] = weights * ((1.0 / (densities @ weights)) @ densities)
+        inactive, active = counts[:_N_INACTIVE], float(np.sum(counts[_N_INACTIVE:]))
+        prior = self.gain_counts()
+        gains = (counts[_N_INACTIVE:].reshape(2, self.m) + prior) / (active + np.sum(prior))
+        proportion = (active + 1.0) / (densities.shape[0] + 2.0)
+        own = (float(inactive[1]) + 1.0) / (float(np.sum(inactive)) + 2.0) if self.common else 1.0
+        return current._replace(active=proportion, own_noise=own, gains=gains), active
+
+    def gain_counts(self) -> np.ndarray:
+        """Return the prior counts of the gains, (2, m)."""
+        kinds = np.array([[1.0], [1.0]] if self.common else [[0.0], [2.0]])
+        return np.full((2, self.m), GAIN_COUNT / self.m) * kinds
+
+    def common_noise(self, current: Proportions, densities: np.ndarray) -> float:
+        """Maximise the expected log density over the common noise variance."""
         if not self.common:
-            return Proportions(proportion, 1.0, gains, current.noise)
-        own = (float(np.sum(inactive[:, 1])) + 1.0) / (float(np.sum(inactive)) + 2.0)
-        of_common = np.hstack([inactive[:, :1], active[:, :m]])
-        gain = np.concatenate([[0.0], self.gains / (1.0 + self.gains)])
-        squares = self.explained.squares[:, None] - gain * self.explained_squares[:, None]
-        total = float(np.sum(of_common))
-        noise = current.noise
-        if total > TOLERANCE:
-            noise = max(float(np.sum(of_common * squares)) / (self.explained.dof * total), 1e-300)
-        return Proportions(proportion, own, gains, noise)
+            return current.noise
+        common = np.append(0, np.arange(_N_INACTIVE, _N_INACTIVE + self.m))
+        weights = self.weights(current)
+        inverse = 1.0 / (densities @ weights)
+        parts = np.stack([np.ones_like(inverse), self.explained.squares, self.explained_squares])
+        totals = (parts * inverse) @ densities[:, common] * weights[common]
+        gain = np.append(0.0, self.gains / (1.0 + self.gains))
+        count = float(np.sum(totals[0]))
+        if count <= TOLERANCE:
+            return current.noise
+        residual = float(np.sum(totals[1] - gain * totals[2]))
+        return max(residual / (self.explained.dof * count), 1e-300)
 
     def log_prior(self, proportions: Proportions) -> float:
         """Return the log prior density of the proportions, up to a constant."""
         parts = [proportions.active, 1.0 - proportions.active]
         if self.common:
             parts += [proportions.own_noise, 1.0 - proportions.own_noise]
-        used = proportions.gains[proportions.gains > 0.0]
-        weight = GAIN_COUNT / self.gains.size * (1.0 if self.common else 2.0)
-        return float(np.sum(np.log(parts)) + weight * np.sum(np.log(used)))
+        counts = self.gain_counts()
+        used = counts > 0.0
+        return float(np.sum(np.log(parts)) + np.sum(counts[used] * np.log(proportions.gains[used])))
 
     def result(self, proportions: Proportions) -> Inclusion:
         joint = self.log_joint(proportions)
-        active, m = proportions.active, self.gains.size
+        active, m = proportions.active, self.m
         log_active = _normalise(joint[:, _N_INACTIVE:])[0] - np.log(active)
         log_inactive = _normalise(joint[:, :_N_INACTIVE])[0] - np.log1p(-active)
         log_total, responsibilities = _normalise(joint)
