@@ -117,11 +117,11 @@ class Shadows(NamedTuple):
                 block if columns.size == p else xp.take(block, from_numpy(columns, block), axis=1)
             )
             count = chunk.stop - chunk.start
-            if self.centre is None:
+            if rng is not None and self.centre is None:
                 observed = None if self.observed is None else self.observed[rows, chunk]
                 permutations = row_permutations(self.codes[rows], count, rng, observed)
                 part = _permute(part, permutations[:, variables])
-            else:
+            elif self.centre is not None:
                 centre = from_numpy(self.centre.of_block(rows, columns), block, block.dtype)
                 deviation = part - centre
                 if rng is not None:
@@ -154,18 +154,19 @@ class Shadows(NamedTuple):
         n, p = S.shape
         indices, data = S.indices.copy(), S.data
         signs = np.ones(data.size)
-        for columns in self._columns_by_variable() if rng is not None else ():
-            stored = [slice(S.indptr[j], S.indptr[j + 1]) for j in columns]
-            if self.centre is None:
-                permutation = row_permutations(self.codes[rows], 1, rng)[:, 0]
-                for part in stored:
-                    indices[part] = permutation[indices[part]]
-            elif columns.size == 1:
-                signs[stored[0]] = random_signs(stored[0].stop - stored[0].start, rng)
-            else:
-                of_rows = random_signs(n, rng)
-                for part in stored:
-                    signs[part] = of_rows[indices[part]]
+        if rng is not None:
+            for columns in self._columns_by_variable():
+                stored = [slice(S.indptr[j], S.indptr[j + 1]) for j in columns]
+                if self.centre is None:
+                    permutation = row_permutations(self.codes[rows], 1, rng)[:, 0]
+                    for part in stored:
+                        indices[part] = permutation[indices[part]]
+                elif columns.size == 1:
+                    signs[stored[0]] = random_signs(stored[0].stop - stored[0].start, rng)
+                else:
+                    of_rows = random_signs(n, rng)
+                    for part in stored:
+                        signs[part] = of_rows[indices[part]]
         if self.centre is not None:
             columns = np.repeat(np.arange(p), np.diff(S.indptr))
             centre = self.centre.of_entries(rows[indices], columns)
@@ -198,7 +199,8 @@ def draw_shadows(
     observed = None
     if seen is not None:
         observed = np.ones((codes.size, n_variables), dtype=bool)
-        np.logical_and.at(observed, (slice(None), variables), seen)
+        for j, variable in enumerate(variables):
+            observed[:, variable] &= seen[:, j]
     return Shadows(n_shadows, seed, codes, variables, layer, centre, observed)
 
 
