@@ -593,10 +593,10 @@ def read_options(number: int) -> ReadOptions:
     """Return options in rotation."""
     options = (
         ReadOptions(), ReadOptions(), ReadOptions(), ReadOptions(label="id"),
-        ReadOptions(drop=("id",)), ReadOptions(id_column="id"),
+        ReadOptions(ignore=("id",)), ReadOptions(row_names="id"),
         ReadOptions(transpose=True), ReadOptions(header=False),
         ReadOptions(encoding="latin-1"), ReadOptions(separator=";"),
-        ReadOptions(encoding="utf-16"), ReadOptions(drop=("x1",)), ReadOptions(label="kind"),
+        ReadOptions(encoding="utf-16"), ReadOptions(ignore=("x1",)), ReadOptions(label="kind"),
     )  # fmt: skip
     return options[number % len(options)]
 
@@ -752,8 +752,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder for inputs that fail")
     parser.add_argument("--record", type=Path, help="file for the record")
     options = parser.parse_args()
-    if options.keep:
-        options.keep.mkdir(parents=True, exist_ok=True)
+    if options.as_variables:
+        options.as_variables.mkdir(parents=True, exist_ok=True)
     counts = (
         inputs_per_format(options.inputs)
         if options.only is None
@@ -763,7 +763,7 @@ def main() -> None:
     record["formats"] = {}
     for kind, count in counts.items():
         start = time.perf_counter()
-        result = run(kind, count, options.seed, options.seconds, options.keep)
+        result = run(kind, count, options.seed, options.seconds, options.as_variables)
         record["formats"][kind] = result
         shown = {k: v for k, v in result.items() if k != "found"}
         print(f"{kind}: {shown} in {time.perf_counter() - start:.0f} s", flush=True)

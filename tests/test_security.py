@@ -182,7 +182,7 @@ def test_results_contain_no_formulas(tmp_path, monkeypatch):
         column = "row" if name == "scores" else "variable"
         drop = ("selected",) if name == "selected" else ()
         label = "=label" if name == "scores" else None
-        again = read_table(path, ReadOptions(id_column=column, drop=drop, label=label))
+        again = read_table(path, ReadOptions(row_names=column, ignore=drop, label=label))
         assert set(again.ids) == true
         if label:
             assert again.label == list(table["=label"])

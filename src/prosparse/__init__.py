@@ -7,6 +7,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import datasets, interpretation, knockoffs, metrics, plot, stability
+    from .checks import check
     from .errors import (
         CheckpointError,
         CovariatesWarning,
@@ -64,6 +65,7 @@ __all__ = [
     "TableError",
     "UnequalUnitsWarning",
     "__version__",
+    "check",
     "datasets",
     "interpretation",
     "knockoffs",
@@ -79,6 +81,7 @@ __all__ = [
 _MODULES = {
     **{name: "errors" for name in __all__ if name.endswith(("Error", "Warning"))},
     "Checkpoint": "inference.checkpoint",
+    "check": "checks",
     "EMPCA": "models.empca",
     "FDRPCA": "models.fdrpca",
     "GSPPCA": "models.gsppca",

@@ -115,7 +115,7 @@ def test_covariates_of_other_formats(frame, tmp_path):
     )
     for name in ("t.parquet", "t.npz"):
         drop = () if name == "t.npz" else ("batch",)
-        table = read_table(tmp_path / name, ReadOptions(covariates=("age,sex",), drop=drop))
+        table = read_table(tmp_path / name, ReadOptions(covariates=("age,sex",), ignore=drop))
         np.testing.assert_allclose(table.covariates["age"], frame["age"])
         assert table.covariates["sex"].tolist() == frame["sex"].tolist()
         assert len(table.names) == P

@@ -229,7 +229,7 @@ def test_max_iter(inside):
 
 def test_report_of_a_folder_is_reproduced(inside):
     path = table(inside / "t.csv", kind=["a", "b"] * 30, name=[f"=s{k}" for k in range(60)])
-    arguments = ["select", path, "--label", "kind", "--id-column", "name", "--output", "found"]
+    arguments = ["select", path, "--label", "kind", "--row-names", "name", "--output", "found"]
     assert run(app, arguments).exit_code == 0
     page = inside / "found" / "report.html"
     first = page.read_text("utf-8")
@@ -429,7 +429,7 @@ def test_invalid_responses(inside, response, message):
     outcome = [repr(float(v)) for v in DATA.X[:, 0]]
     outcome[2] = outcome[50] = ""
     path = table(inside / "t.csv", names=["a", *NAMES[1:]], outcome=outcome, kind=["a"] * 60)
-    arguments = ["regress", path, "--response", response, "--drop", "text"]
+    arguments = ["regress", path, "--response", response, "--ignore", "text"]
     refused = run(app, arguments)
     assert refused.exit_code == 1
     assert message in text_of(refused)
@@ -460,7 +460,7 @@ def test_panel(inside):
     ("arguments", "message"),
     [
         (["--include", "v77"], "--include: there is no variable 'v77'; did you mean 'v7'"),
-        (["--keep", "v77"], "there is no column 'v77'; did you mean 'v7'"),
+        (["--as-variable", "v77"], "there is no column 'v77'; did you mean 'v7'"),
         (["--exclude", "v77"], "--exclude: there is no variable 'v77'; did you mean 'v7'"),
         (["--include", "v1", "--exclude", "v1"], "--include and --exclude both contain 'v1'"),
         (["--costs", "few.csv"], "--costs: 7 of the 8 variables have no cost"),

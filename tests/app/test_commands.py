@@ -236,7 +236,7 @@ def test_log1p_and_transpose(inside):
 
 
 def test_fit_and_report(inside):
-    common = ["--drop", "kind", "--log1p", "--method", "sca", "--scale"]
+    common = ["--ignore", "kind", "--log1p", "--method", "sca", "--scale"]
     X = np.exp(DATA.X)
     path = sheet(inside / "t.csv", X=X)
     result = run(app, ["fit", path, *common, "--output", "m.prosparse"])
@@ -455,7 +455,7 @@ def test_groups(inside):
     lines = [",".join([*NAMES, "donor"])]
     lines += [",".join([*map(repr, map(float, row)), f"d{k}"]) for row, k in zip(X, donor)]
     (inside / "cells.csv").write_text("\n".join(lines))
-    alone = run(app, ["select", "cells.csv", "--drop", "donor", "--json"])
+    alone = run(app, ["select", "cells.csv", "--ignore", "donor", "--json"])
     assert json.loads(alone.stdout)["n_selected"] > 0
     known = run(app, ["select", "cells.csv", "--groups", "donor", "--json"])
     assert known.exit_code == 0, known.output
@@ -584,7 +584,7 @@ def test_permutations_are_skipped_if_a_fit_is_slow(inside, monkeypatch):
 def test_stability_selection(inside):
     path = sheet(inside / "t.csv")
     printed = json.loads(
-        run(app, ["select", path, "--drop", "kind", "--json", "--stability", "4"]).stdout
+        run(app, ["select", path, "--ignore", "kind", "--json", "--stability", "4"]).stdout
     )
     seen = stability_selection(FDRPCA().fit(DATA.X), DATA.X, 4, random_state=0)
     at = [NAMES.index(name) for name in printed["selected"]]
@@ -603,11 +603,11 @@ def test_stability_selection(inside):
     "options",
     [
         ["--label", "kind", "--min-communality", "0.3"],
-        ["--drop", "kind", "--method", "sca", "--scale", "--log1p", "--permutations", "0"],
-        ["--drop", "kind", "--missing", "impute", "--method", "gsppca", "--components", "2"],
+        ["--ignore", "kind", "--method", "sca", "--scale", "--log1p", "--permutations", "0"],
+        ["--ignore", "kind", "--missing", "impute", "--method", "gsppca", "--components", "2"],
         ["--groups", "kind", "--components", "2"],
-        ["--drop", "kind", "--method", "empca", "--variables", "4"],
-        ["--drop", "kind", "--method", "empca"],
+        ["--ignore", "kind", "--method", "empca", "--variables", "4"],
+        ["--ignore", "kind", "--method", "empca"],
     ],
     ids=["label", "scaled", "gaps", "groups", "empca", "empca by extended BIC"],
 )

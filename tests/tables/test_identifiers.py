@@ -59,13 +59,13 @@ def test_row_numbers_are_not_variables(tmp_path, kind, name, values):
     np.testing.assert_allclose(table.X, VALUES, rtol=1e-15)
     assert table.ids == [str(v) for v in values]
     assert table.identifiers == (name,)
-    (note,) = (n for n in table.notes if f"--keep {name!r}" in n)
+    (note,) = (n for n in table.notes if f"--as-variable {name!r}" in n)
     assert "provides the row names" in note
-    kept = read_table(path, ReadOptions(keep=(name,)))
+    kept = read_table(path, ReadOptions(as_variables=(name,)))
     assert kept.names == [name, "a", "b", "c"]
     assert kept.ids is None
     np.testing.assert_array_equal(kept.X[:, 0], values)
-    assert read_table(path, ReadOptions(drop=(name,))).ids is None
+    assert read_table(path, ReadOptions(ignore=(name,))).ids is None
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_variables_that_resemble_identifiers(tmp_path, kind, name, values):
     np.testing.assert_array_equal(table.X[:, 0], values)
     assert table.ids is None
     # The name of an identifier gives a note.
-    assert any(f"--drop {name!r}" in note for note in table.notes) == (name == "id")
+    assert any(f"--ignore {name!r}" in note for note in table.notes) == (name == "id")
 
 
 def test_row_numbers_in_addition_to_row_names(tmp_path):
@@ -98,7 +98,7 @@ def test_row_numbers_in_addition_to_row_names(tmp_path):
         "'id' numbers the rows from 0 to 299 and is not used as a variable" in n
         for n in table.notes
     )
-    assert read_table(path, ReadOptions(id_column="id", drop=("sample",))).ids[:2] == ["0", "1"]
+    assert read_table(path, ReadOptions(row_names="id", ignore=("sample",))).ids[:2] == ["0", "1"]
     assert read_table(path, ReadOptions(label="id")).label[:2] == ["0", "1"]
     twice = frame(**{"Unnamed: 0.1": range(ROWS), "Unnamed: 0": range(ROWS)})
     assert read_table(written(twice, tmp_path, "csv")).names == ["a", "b", "c"]
@@ -130,10 +130,10 @@ def test_pandas_index(tmp_path, kind, index, ids):
         assert read.ids is None
         return
     assert read.ids[0].startswith(ids)
-    assert any("contains the row names" in note and "--keep" in note for note in read.notes)
+    assert any("contains the row names" in note and "--as-variable" in note for note in read.notes)
     if index.nlevels == 1 and index.dtype.kind in "if":
         called = index.name or "__index_level_0__"
-        kept = read_table(path, ReadOptions(keep=(called,)))
+        kept = read_table(path, ReadOptions(as_variables=(called,)))
         assert kept.names == ["a", "b", "c", called]
         np.testing.assert_array_equal(kept.X[:, 3], index)
 
@@ -142,8 +142,8 @@ def test_keep_first_column_without_a_name(tmp_path):
     path = written(frame(), tmp_path, "csv", index=True)
     table = read_table(path)
     assert (table.names, table.ids[:2]) == (["a", "b", "c"], ["0", "1"])
-    assert any("--keep 'column 1'" in note for note in table.notes)
-    kept = read_table(path, ReadOptions(keep=("column 1",)))
+    assert any("--as-variable 'column 1'" in note for note in table.notes)
+    kept = read_table(path, ReadOptions(as_variables=("column 1",)))
     assert kept.names == ["column 1", "a", "b", "c"]
     np.testing.assert_array_equal(kept.X[:, 0], range(ROWS))
 
@@ -151,12 +151,12 @@ def test_keep_first_column_without_a_name(tmp_path):
 def test_invalid_keep(tmp_path):
     path = written(frame(id=range(ROWS)), tmp_path, "csv")
     with pytest.raises(TableError, match="did you mean 'id'"):
-        read_table(path, ReadOptions(keep=("idd",)))
-    for ask in (ReadOptions(drop=("id",)), ReadOptions(label="id"), ReadOptions(id_column="id")):
-        with pytest.raises(TableError, match="--keep makes 'id' a variable"):
-            read_table(path, ask._replace(keep=("id",)))
+        read_table(path, ReadOptions(as_variables=("idd",)))
+    for ask in (ReadOptions(ignore=("id",)), ReadOptions(label="id"), ReadOptions(row_names="id")):
+        with pytest.raises(TableError, match="--as-variable makes 'id' a variable"):
+            read_table(path, ask._replace(as_variables=("id",)))
     (tmp_path / "two.csv").write_text("id,a\n1,0.5\n2,0.25\n3,1.5\n")
-    with pytest.raises(TableError, match=r"'id' was read as an identifier; --keep 'id'"):
+    with pytest.raises(TableError, match=r"'id' was read as an identifier; --as-variable 'id'"):
         read_table(tmp_path / "two.csv")
 
 
@@ -181,8 +181,8 @@ def test_models_store_the_variables(tmp_path, monkeypatch):
     counted.to_csv("t.csv", index=False)
     printed = json.loads(run("select", "t.csv", "--components", "1", "--json", "--output", "o"))
     assert printed["variables"] == 4
-    assert any("--keep 'id'" in note for note in printed["notes"])
-    kept = json.loads(run("select", "t.csv", "--components", "1", "--json", "--keep", "id"))
+    assert any("--as-variable 'id'" in note for note in printed["notes"])
+    kept = json.loads(run("select", "t.csv", "--components", "1", "--json", "--as-variable", "id"))
     assert kept["variables"] == 5
     some = counted.iloc[[0, 1, 1, 2]]  # ids repeat, and nothing tells rows apart
     some.assign(id=[9, 9, 3, 4], row=[1, 2, 3, 4]).to_csv("new.csv", index=False)

@@ -95,32 +95,32 @@ def test_error_contains_all_non_numeric_columns(tmp_path):
         "'city' ('Rome')",
         "'sex' ('m')",
         "'conc' (1 of 3 cells, such as '<0.1' in line 3)",
-        "--drop text",
+        "--ignore text",
     ):
         assert word in str(refused.value)
 
 
 def test_drop_text(tmp_path):
     path = write(tmp_path / "t.csv", TEXT)
-    table = read_table(path, ReadOptions(drop=("text",)))
+    table = read_table(path, ReadOptions(ignore=("text",)))
     assert table.names == ["a", "b"]
     assert "dropped 3 non-numeric columns: 'city'" in text_of(table)
-    table = read_table(path, ReadOptions(drop=("text",), label="city"))
+    table = read_table(path, ReadOptions(ignore=("text",), label="city"))
     assert (table.names, table.label) == (["a", "b"], ["Rome", "Bonn", "Rome"])
     with pytest.raises(TableError, match="1 can be variables"):
-        read_table(path, ReadOptions(drop=("text, a",)))
+        read_table(path, ReadOptions(ignore=("text, a",)))
 
 
 def test_drop_names_separated_by_commas(tmp_path):
     path = write(tmp_path / "t.csv", TEXT)
-    assert read_table(path, ReadOptions(drop=("city,sex, conc",))).names == ["a", "b"]
+    assert read_table(path, ReadOptions(ignore=("city,sex, conc",))).names == ["a", "b"]
     with pytest.raises(TableError, match="no column 'sax'; did you mean 'sex'"):
-        read_table(path, ReadOptions(drop=("city,sax",)))
+        read_table(path, ReadOptions(ignore=("city,sax",)))
 
 
 def test_drop_text_includes_a_column_named_text(tmp_path):
     path = write(tmp_path / "t.csv", "a,text,b,c\n1,5,2,y\n3,6,4,z\n")
-    assert read_table(path, ReadOptions(drop=("text",))).names == ["a", "b"]
+    assert read_table(path, ReadOptions(ignore=("text",))).names == ["a", "b"]
 
 
 def test_text_in_parquet(tmp_path):
@@ -128,16 +128,19 @@ def test_text_in_parquet(tmp_path):
     parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
     with pytest.raises(TableError, match=r"2 non-numeric columns: 'k' \(string\), 'm'"):
         read_table(tmp_path / "t.parquet")
-    table = read_table(tmp_path / "t.parquet", ReadOptions(drop=("text",)))
+    table = read_table(tmp_path / "t.parquet", ReadOptions(ignore=("text",)))
     assert table.names == ["a", "b"]
     assert "dropped 2 non-numeric columns: 'k' (string), 'm' (string)" in text_of(table)
 
 
 def test_line_of_units(tmp_path):
-    with pytest.raises(
-        TableError, match=r"line 2: no cell is a number: 'mg', 'kg', .* Remove lines"
-    ):
-        read_table(write(tmp_path / "t.csv", "a,b\nmg,kg\n1,2\n3,4\n"))
+    table = read_table(write(tmp_path / "t.csv", "a,b\nmg,kg\n1,2\n3,4\n"))
+    assert table.X.tolist() == [[1, 2], [3, 4]]
+    assert "line 2 contains units and was skipped: 'mg', 'kg'" in text_of(table)
+    other = write(tmp_path / "u.csv", "a,b\nliver,kidney\n1,2\n3,4\n")
+    with pytest.raises(TableError, match=r"line 2: no cell is a number: 'liver', .*--skip-lines 2"):
+        read_table(other)
+    assert read_table(other, ReadOptions(skip_lines=(2,))).X.tolist() == [[1, 2], [3, 4]]
 
 
 def test_unknown_code_for_missing_values(tmp_path):
@@ -243,9 +246,9 @@ def test_labels_in_a_row(tmp_path):
     with pytest.raises(TableError, match=r"line 2: no cell is a number: 'ALL', 'AML'.*--label"):
         read_table(path, ReadOptions(transpose=True))
     described = write(tmp_path / "d.csv", "gene,what,GSM1,GSM2\nG1,x,1,2\nG2,y,4,5\n")
-    with pytest.raises(TableError, match=r"--drop 'what' to drop it, --id-column 'what'"):
+    with pytest.raises(TableError, match=r"--ignore 'what' to drop it, --row-names 'what'"):
         read_table(described, ReadOptions(transpose=True))
-    table = read_table(path, ReadOptions(transpose=True, label="class", drop=("age",)))
+    table = read_table(path, ReadOptions(transpose=True, label="class", ignore=("age",)))
     assert (table.names, table.ids, table.label) == (
         ["G1", "G2"],
         ["GSM1", "GSM2", "GSM3"],
@@ -255,7 +258,7 @@ def test_labels_in_a_row(tmp_path):
     table = read_table(path, ReadOptions(transpose=True, groups="class", label="age"))
     assert (table.groups, table.label) == (["ALL", "AML", "ALL"], ["50", "60", "70"])
     with pytest.raises(TableError, match="there is no row 'clas'; did you mean 'class'"):
-        read_table(path, ReadOptions(transpose=True, label="clas", drop=("class",)))
+        read_table(path, ReadOptions(transpose=True, label="clas", ignore=("class",)))
     # The row is numeric, in a format without text.
     np.savez(tmp_path / "t.npz", X=X, ids=["G1", "age", "G2"], names=["s1", "s2", "s3"])
     table = read_table(tmp_path / "t.npz", ReadOptions(transpose=True, label="age"))
@@ -302,7 +305,7 @@ def test_labels_that_do_not_match(tmp_path, text, message):
 def test_labels_need_names_of_rows(tmp_path):
     path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n")
     labels = str(write(tmp_path / "labels.csv", LABELS))
-    with pytest.raises(TableError, match=r"the rows have no names.*--id-column"):
+    with pytest.raises(TableError, match=r"the rows have no names.*--row-names"):
         read_table(path, ReadOptions(labels=labels, label="kind"))
     with pytest.raises(TableError, match=r"no\.csv: the file does not exist"):
         read_table(path, ReadOptions(labels=str(tmp_path / "no.csv"), label="kind"))

@@ -12,7 +12,7 @@ from prosparse.tables.preparation import impute_components
 
 def make_table(X, response=None):
     names = [f"v{k}" for k in range(X.shape[1])]
-    return Table(Path("t.csv"), X, names, None, None, [], response=response)
+    return Table(Path("t.csv"), X, names, None, {}, [], response=response)
 
 
 @pytest.mark.parametrize("side", [0, 10**9])

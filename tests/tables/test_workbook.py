@@ -158,8 +158,8 @@ def test_dates_percentages_booleans_and_errors(tmp_path):
     rows += [[(45292 + k,), (0.12 * k, "%"), bool(k % 2), k / 3, "#DIV/0!"] for k in range(4)]
     path = xlsx(tmp_path / "t.xlsx", {"Data": rows})
     with pytest.raises(TableError, match=r"line 2, column 1 \('day'\): '2024-01-01' is not a"):
-        read_table(path, ReadOptions(keep=("day",)))
-    table = read_table(path, ReadOptions(drop=("text",), id_column="day"))
+        read_table(path, ReadOptions(as_variables=("day",)))
+    table = read_table(path, ReadOptions(ignore=("text",), row_names="day"))
     assert table.ids == ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
     np.testing.assert_array_equal(table.X[:, 0], [0.12 * k for k in range(4)])
     np.testing.assert_array_equal(table.X[:, 1], [0, 1, 0, 1])
@@ -204,14 +204,14 @@ def test_text_and_labels(tmp_path):
     table = read_table(path, ReadOptions(transpose=True, label="class"))
     assert (table.names, table.label) == (["g1", "g2"], ["u", "v", "u"])
     labels = xlsx(tmp_path / "l.xlsx", {"L": [["n", "k"], ["s2", "b"], ["s1", "a"], ["s3", "a"]]})
-    table = read_table(path, ReadOptions(transpose=True, labels=str(labels), drop=("class",)))
+    table = read_table(path, ReadOptions(transpose=True, labels=str(labels), ignore=("class",)))
     assert table.label == ["a", "b", "a"]
 
 
 def test_numbers_stored_as_text_with_commas(tmp_path):
     rows = [["a", "b"], ["1,5", 2], ["2,5", 3]]
     with pytest.raises(TableError, match=r"'1,5' is not a number. The cell is stored as text"):
-        read_table(xlsx(tmp_path / "t.xlsx", {"Data": rows}), ReadOptions(keep=("a",)))
+        read_table(xlsx(tmp_path / "t.xlsx", {"Data": rows}), ReadOptions(as_variables=("a",)))
 
 
 def test_invalid_spreadsheets(tmp_path):

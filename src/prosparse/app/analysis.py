@@ -121,7 +121,7 @@ def _analyse(
         "notes": [*table.notes, *diagnostics.notes],
         **diagnostics.about,
         "warnings": list(dict.fromkeys(messages)),
-        "label": read_options.label,
+        "label": next(iter(table.labels), None),
         "total_variance": total_variance,
         "column_scales": scales,
         "command": command,

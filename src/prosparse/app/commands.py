@@ -76,7 +76,7 @@ Examples:
   prosparse select spectra.csv --fdr 0.01 --groups patient
   prosparse select counts.h5ad --counts --label cell_type --output cells
   prosparse select table.csv --method empca --variables 10 --components 2
-  prosparse select survey.csv --missing impute --drop comment --json
+  prosparse select survey.csv --missing impute --ignore comment --json
 
 Exit codes: 0 success; 1 the file or the data cannot be used; 2 invalid usage.
 """
@@ -290,7 +290,7 @@ def report(
             read_options = read_options._replace(
                 variables=tuple(found.names) if found.named else ()
             )
-            about["label"] = read_options.label
+            about["label"] = next(iter(read_options.label_names), None)
             table = _read_table(data, read_options, output_options)
             table = prepare_table(table, **load_preparation(about))
             table = scale_columns(table, about.get("column_scales"))

@@ -38,7 +38,9 @@ def describe_data(
     if shape != (n, p):
         described["in the file"] = f"{shape[0]:,} rows, {shape[1]:,} variables"
     described["constant columns"] = f"{int(np.sum(~to_numpy(model.varying_))):,}"
-    for role in ("label", "groups", "response"):
+    if table.labels:
+        described["label"] = ", ".join(table.labels)
+    for role in ("groups", "response"):
         if role in read_options.annotations:
             described[role] = read_options.annotations[role]
     if table.covariates:
@@ -103,9 +105,13 @@ def load_read_options(about: dict[str, Any]) -> ReadOptions:
         value = stored.get(name)
         if isinstance(default, bool) and isinstance(value, bool):
             options[name] = value
+        elif name == "label" and isinstance(value, str):
+            options[name] = (value,)
+        elif name == "skip_lines" and isinstance(value, list | tuple):
+            options[name] = tuple(line for line in value if isinstance(line, int))
         elif isinstance(default, tuple) and isinstance(value, list | tuple):
             options[name] = tuple(map(str, value))
-        elif default is None and isinstance(value, str):
+        elif (default is None or default == "") and isinstance(value, str):
             options[name] = value
     return ReadOptions(**options)
 

@@ -19,6 +19,7 @@ from ..errors import ParameterError, check_choice
 from ..registry import Method, Option, offered
 from ..tables import READERS, ReadOptions, file_extension
 from ..tables.delimited import read_delimited
+from ..tables.number_format import CENSORED, THOUSANDS
 from ..tables.workbook import EXTENSIONS
 from .estimators import DEFAULT_METHOD, MISSING
 from .terminal import decode_argument
@@ -38,24 +39,33 @@ _FORMATS = {
     "encoding": _TEXT,
     "separator": _TEXT,
     "no_header": (*_TEXT, *EXTENSIONS),
+    "thousands": (*_TEXT, *EXTENSIONS),
+    "censored": (*_TEXT, *EXTENSIONS),
+    "skip_lines": (*_TEXT, *EXTENSIONS),
 }
 
 
 class TableOptions(NamedTuple):
     """Options for reading a table."""
 
-    label: Annotated[str | None, _column(help="Column that colours the scores.")] = None
-    id_column: Annotated[str | None, _column(help="Column with the row names.")] = None
-    drop: Annotated[
+    label: Annotated[
         list[str] | None,
         _column(
-            help="Column to drop. Can be repeated, or contain several names separated by commas; "
-            "'text' drops all non-numeric columns."
+            help="Column that colours the scores and is tested against the components. Can be "
+            "repeated."
         ),
     ] = None
-    keep: Annotated[
+    row_names: Annotated[str | None, _column(help="Column with the row names.")] = None
+    ignore: Annotated[
         list[str] | None,
-        _column(help="Column to keep as a variable although it looks like an identifier."),
+        _column(
+            help="Column that is not used. Can be repeated, or contain several names separated by "
+            "commas; 'text' ignores all non-numeric columns."
+        ),
+    ] = None
+    as_variable: Annotated[
+        list[str] | None,
+        _column(help="Column that is a variable although it looks like an identifier."),
     ] = None
     groups: Annotated[
         str | None,
@@ -102,7 +112,37 @@ class TableOptions(NamedTuple):
         _file_format(metavar="CHARACTER", help="Separator of the columns of a text file."),
     ] = None
     decimal: Annotated[
-        str | None, _file_format(metavar="point|comma", help="Decimal mark of a text file.")
+        str | None, _file_format(metavar="point|comma|mixed", help="Decimal mark of the numbers.")
+    ] = None
+    thousands: Annotated[
+        str | None,
+        _file_format(metavar="|".join(THOUSANDS), help="Thousands separator of the numbers."),
+    ] = None
+    na: Annotated[
+        list[str] | None,
+        _file_format(
+            metavar="CODES",
+            help='Further codes for missing values, separated by commas: "don\'t know,n.d.,-999".',
+        ),
+    ] = None
+    censored: Annotated[
+        str | None,
+        _file_format(
+            metavar="|".join(CENSORED),
+            help="Value of cells such as <0.5 and <LOD: half the limit of detection, the limit, or "
+            "missing.",
+        ),
+    ] = None
+    skip_lines: Annotated[
+        str | None,
+        _file_format(metavar="N,N", help="Numbers of lines that are not read, such as units."),
+    ] = None
+    ignore_rows: Annotated[
+        list[str] | None,
+        _column(
+            metavar="ROWS",
+            help="Rows that are not used: names, or numbers from 1, separated by commas.",
+        ),
     ] = None
 
     def read_options(self, file: Path | None, response: str | None = None) -> ReadOptions:
@@ -120,18 +160,27 @@ class TableOptions(NamedTuple):
                     f"--separator must be one character, or tab, got {separator!r}."
                 )
         if decimal is not None:
-            check_choice("--decimal", decimal, ("point", "comma", ".", ","))
+            check_choice("--decimal", decimal, ("point", "comma", "mixed", ".", ","))
             decimal = {"point": ".", "comma": ","}.get(decimal, decimal)
+        if self.thousands is not None:
+            check_choice("--thousands", self.thousands, tuple(THOUSANDS))
+        if self.censored is not None:
+            check_choice("--censored", self.censored, CENSORED)
         return ReadOptions(
-            id_column=_decode(self.id_column),
-            label=_decode(self.label),
-            drop=decode_arguments(self.drop),
+            row_names=_decode(self.row_names),
+            label=decode_arguments(self.label),
+            ignore=decode_arguments(self.ignore),
             transpose=self.transpose,
             header=not self.no_header,
             encoding=self.encoding,
             separator=separator,
             decimal=decimal,
-            keep=decode_arguments(self.keep),
+            thousands=THOUSANDS.get(self.thousands or "", ""),
+            na=decode_arguments(self.na),
+            censored=self.censored,
+            skip_lines=_parse_lines(self.skip_lines),
+            ignore_rows=decode_arguments(self.ignore_rows),
+            as_variables=decode_arguments(self.as_variable),
             groups=_decode(self.groups),
             covariates=decode_arguments(self.covariates),
             response=_decode(response),
@@ -160,6 +209,16 @@ class TableOptions(NamedTuple):
 
 def _decode(argument: str | None) -> str | None:
     return None if argument is None else decode_argument(argument)
+
+
+def _parse_lines(value: str | None) -> tuple[int, ...]:
+    """Return the line numbers in a list such as "2,3"."""
+    parts = [] if value is None else [part.strip() for part in value.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ParameterError(
+            f"--skip-lines must be line numbers separated by commas, such as 2,3, got {value!r}."
+        )
+    return tuple(map(int, parts))
 
 
 def decode_arguments(arguments: list[str] | None) -> tuple[str, ...]:

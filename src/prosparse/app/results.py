@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import os
 import shutil
 import stat
@@ -82,11 +83,10 @@ def write_results(result: Result, folder: Path) -> None:
         _write(folder / "loadings.csv", ["variable", *components], loadings)
         rows = ([name, *map(_format, row)] for name, row in zip(ids, scores, strict=True))
         header = ["row", *components]
-        if table.label is None:
-            _write(folder / SCORES, header, rows)
-        else:
-            labelled = ([*row, label] for row, label in zip(rows, table.label, strict=True))
-            _write(folder / SCORES, [*header, _rename_duplicate(about["label"], header)], labelled)
+        labels = [_rename_duplicate(name, header) for name in table.labels]
+        cells = zip(*table.labels.values(), strict=True) if labels else itertools.repeat(())
+        labelled = ([*row, *label] for row, label in zip(rows, cells, strict=False))
+        _write(folder / SCORES, [*header, *labels], labelled)
     save(model, folder / MODEL, about=about)
     page = render(found, scores=scores, ids=table.ids, label=table.label, about=about)
     write_text(folder / REPORT, page)
@@ -152,7 +152,7 @@ def read_scores(
     count = found.loadings.shape[0]
     with path.open(newline="", encoding="utf-8") as file:
         header, *rows = list(csv.reader(file))
-    width = count + 1 + (len(header) > count + 1)
+    width = max(len(header), count + 1)
     if any(len(row) != width for row in rows):
         raise ModelFileError(
             f"{path}: each row must have {plural(count, 'component')}, as in the model."
@@ -162,7 +162,7 @@ def read_scores(
     except ValueError as error:
         raise ModelFileError(f"{path}: a score is not a number.") from error
     ids = [unescape_formula(row[0]) for row in rows]
-    labels = [unescape_formula(row[-1]) for row in rows] if width > count + 1 else None
+    labels = [unescape_formula(row[count + 1]) for row in rows] if width > count + 1 else None
     return scores.reshape(len(rows), count), ids, labels
 
 

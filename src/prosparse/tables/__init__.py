@@ -28,6 +28,7 @@ from .matrices import read_h5ad, read_mtx, read_numpy
 from .orientation import note_orientation, transpose_table
 from .preparation import prepare_table
 from .response import parse_covariates, parse_response
+from .row_selection import ignore_rows, replace_codes
 from .workbook import EXTENSIONS, read_workbook
 
 __all__ = ["READERS", "ReadOptions", "Table", "file_extension", "prepare_table", "read_table"]
@@ -116,6 +117,7 @@ def read_table(path: str | os.PathLike[str], options: ReadOptions | None = None)
         table = transpose_table(table, table_options)
     if labels is not None:
         table = attach_labels(table, labels, options)
+    table = ignore_rows(replace_codes(table, options.na), options.ignore_rows)
     table = table.with_notes(
         *note_orientation(table, options.transpose),
         *note_dates(table.names),
@@ -137,5 +139,5 @@ def _read_numeric(
     except NonNumericColumnsError as error:
         if not error.columns or not drops_text(options):
             raise TableError(str(error)) from None
-        drop = (*options.drop, *error.columns)
-        return _read_numeric(read, path, options._replace(drop=drop)).with_notes(error.note)
+        ignore = (*options.ignore, *error.columns)
+        return _read_numeric(read, path, options._replace(ignore=ignore)).with_notes(error.note)

@@ -15,26 +15,22 @@ import numpy as np
 
 from ..errors import TableError, end_sentence, plural
 from .identifiers import describe_identifier, is_identifier_name
-
-# Codes for missing values in spreadsheets and statistics programs.
-MISSING = (
-    "", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "-nan", "null", "NULL", "None", "none",
-    "#N/A", "#NA", "#NULL!", "#DIV/0!", "#VALUE!", "#NUM!", "#REF!",
-)  # fmt: skip
+from .missing_codes import MISSING
 
 # Maximum size of an unpacked file: a multiple of the packed size, or a number of bytes if larger.
 MAX_EXPANSION, MAX_UNPACKED = 200, 2**27
 
 MAX_EXACT_INTEGER = 2**53  # all integers up to this one are exact floating-point numbers
 
-ALL_TEXT = "text"  # value of --drop for all non-numeric columns
+ALL_TEXT = "text"  # value of --ignore for all non-numeric columns
 
 
 def _ignore_progress(n_rows: int) -> None:
     """Show no progress."""
 
 
-_COVARIATE = "covariate "  # beginning of the roles of covariates
+_LABEL = "label "  # beginning of the roles of labels
+_COVARIATE = "covariate "  # likewise of covariates
 
 
 class ReadOptions(NamedTuple):
@@ -42,25 +38,36 @@ class ReadOptions(NamedTuple):
 
     Attributes
     ----------
-    id_column : str or None
+    row_names : str or None
         Column with the row names.
-    label : str or None
-        Column that colours the scores.
-    drop : tuple of str
-        Columns to drop: names, or several names separated by commas. ``"text"`` stands for all
-        non-numeric columns.
+    label : str or tuple of str
+        Columns that colour the scores and are tested against the components.
+    ignore : tuple of str
+        Columns that are not used: names, or several names separated by commas. ``"text"`` stands
+        for all non-numeric columns.
     transpose : bool
         Whether variables are in rows. ``label``, ``groups`` and ``response`` are then names of
-        rows, and ``drop`` names of columns or rows.
+        rows, and ``ignore`` names of columns or rows.
     header : bool
         Whether the first line contains the column names.
     encoding : str or None
         Encoding of a text file. By default it is detected.
     separator : str or None
         Separator of the columns of a text file. By default it is detected.
-    decimal : {".", ","} or None
-        Decimal mark of a text file. By default it is detected.
-    keep : tuple of str
+    decimal : {".", ",", "mixed"} or None
+        Decimal mark of a text file. By default it is detected. If "mixed", both are decimal marks.
+    thousands : str
+        Thousands separator of the numbers, or empty.
+    na : tuple of str
+        Further codes for missing values: texts or numbers, or several separated by commas.
+    censored : {"half", "lod", "missing"} or None
+        Value of cells such as ``<0.5`` and ``<LOD``: half the limit, the limit, or missing.
+    skip_lines : tuple of int
+        Numbers of the lines of a text file or spreadsheet that are not read.
+    ignore_rows : tuple of str
+        Rows that are not used: names, or numbers from 1 if the rows have no names; several are
+        separated by commas.
+    as_variables : tuple of str
         Columns that are variables although they look like row names or identifiers.
     variables : tuple of str
         Columns known to be variables, for example from a fitted model. A table may lack them.
@@ -82,15 +89,20 @@ class ReadOptions(NamedTuple):
         ``response``.
     """
 
-    id_column: str | None = None
-    label: str | None = None
-    drop: tuple[str, ...] = ()
+    row_names: str | None = None
+    label: str | tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
     transpose: bool = False
     header: bool = True
     encoding: str | None = None
     separator: str | None = None
     decimal: str | None = None
-    keep: tuple[str, ...] = ()
+    thousands: str = ""
+    na: tuple[str, ...] = ()
+    censored: str | None = None
+    skip_lines: tuple[int, ...] = ()
+    ignore_rows: tuple[str, ...] = ()
+    as_variables: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     identifiers: tuple[str, ...] = ()
     progress: Callable[[int], None] = _ignore_progress
@@ -99,6 +111,11 @@ class ReadOptions(NamedTuple):
     response: str | None = None
     sheet: str | None = None
     labels: str | None = None
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the label columns."""
+        return (self.label,) if isinstance(self.label, str) else tuple(self.label or ())
 
     @property
     def covariate_kinds(self) -> dict[str, bool]:
@@ -113,21 +130,25 @@ class ReadOptions(NamedTuple):
     @property
     def annotations(self) -> dict[str, str]:
         """Names of the label, group, response and covariate columns, by role."""
-        names = {"label": self.label, "groups": self.groups, "response": self.response}
-        roles = {role: name for role, name in names.items() if name is not None}
-        return roles | {f"{_COVARIATE}{name}": name for name in self.covariate_kinds}
+        names = {"groups": self.groups, "response": self.response}
+        return {
+            **{f"{_LABEL}{name}": name for name in self.label_names},
+            **{role: name for role, name in names.items() if name is not None},
+            **{f"{_COVARIATE}{name}": name for name in self.covariate_kinds},
+        }
 
     def without_annotations(self, *roles: str) -> ReadOptions:
         """Return the options without the annotations of these roles, or without any."""
         roles = roles or tuple(self.annotations)
-        removed: dict[str, Any] = {r: None for r in roles if not r.startswith(_COVARIATE)}
+        removed: dict[str, Any] = {r: None for r in roles if r in ("groups", "response")}
+        labels = tuple(name for name in self.label_names if f"{_LABEL}{name}" not in roles)
         kinds = self.covariate_kinds.items()
         kept = tuple(
             f"C({name})" if is_category else name
             for name, is_category in kinds
             if f"{_COVARIATE}{name}" not in roles
         )
-        return self._replace(**removed, covariates=kept)
+        return self._replace(**removed, label=labels, covariates=kept)
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that also apply to other tables, as plain JSON."""
@@ -148,8 +169,8 @@ class Table(NamedTuple):
         Names of the variables, without duplicates.
     ids : list of str or None
         Names of the rows.
-    label : list or None
-        Column that colours the scores.
+    labels : dict
+        Columns that colour the scores, by name.
     notes : list of str
         Observations about the file that a user should know.
     identifiers : tuple of str
@@ -170,7 +191,7 @@ class Table(NamedTuple):
     X: Any
     names: list[str]
     ids: list[str] | None
-    label: list[Any] | None = None
+    labels: Mapping[str, list[Any]] = {}
     notes: Sequence[str] = ()
     identifiers: tuple[str, ...] = ()
     groups: list[Any] | None = None
@@ -179,6 +200,11 @@ class Table(NamedTuple):
     named_rows: Mapping[str, list[Any]] = {}
     id_name: str = ""
 
+    @property
+    def label(self) -> list[Any] | None:
+        """First label, or None."""
+        return next(iter(self.labels.values()), None)
+
     def with_annotations(self, values: Mapping[str, Any]) -> Table:
         """Return the table with annotations by role (`ReadOptions.annotations`)."""
         covariates = {
@@ -186,7 +212,14 @@ class Table(NamedTuple):
             for role, cells in values.items()
             if role.startswith(_COVARIATE)
         }
-        fields = {r: cells for r, cells in values.items() if not r.startswith(_COVARIATE)}
+        labels = {
+            role.removeprefix(_LABEL): list(cells)
+            for role, cells in values.items()
+            if role.startswith(_LABEL)
+        }
+        fields: dict[str, Any] = {r: c for r, c in values.items() if r in ("groups", "response")}
+        if labels:
+            fields["labels"] = {**self.labels, **labels}
         if covariates:
             fields["covariates"] = {**(self.covariates or {}), **covariates}
         return self._replace(**fields)
@@ -297,19 +330,19 @@ def assign_roles(
     The options of the user take precedence.
     """
     position = {name: k for k, name in enumerate(names)}
-    for name in (options.id_column, *options.annotations.values(), *options.keep):
+    for name in (options.row_names, *options.annotations.values(), *options.as_variables):
         if name is not None and name not in position:
             raise_unknown_column(path, name, names)
-    id_column = () if options.id_column is None else (position[options.id_column],)
+    row_names = () if options.row_names is None else (position[options.row_names],)
     annotations = {role: position[name] for role, name in options.annotations.items()}
     dropped = {position[name] for name in columns_to_drop(path, names, options)}
-    kept = {position[name] for name in options.keep}
-    other_roles = dropped | {*id_column, *annotations.values()}
+    kept = {position[name] for name in options.as_variables}
+    other_roles = dropped | {*row_names, *annotations.values()}
     for k in kept & other_roles:
         raise TableError(
-            f"{path}: --keep makes {quote(names[k])} a variable, but --drop, --label, --groups, "
-            "--covariates, --response or --id-column gives it another role. Remove one of these "
-            "options."
+            f"{path}: --as-variable makes {quote(names[k])} a variable, but --ignore, --label, "
+            "--groups, --covariates, --response or --row-names gives it another role. Remove one "
+            "of these options."
         )
     assigned = kept | other_roles
     index = tuple(k for k in index if k not in assigned)
@@ -318,7 +351,7 @@ def assign_roles(
         *identifiers, *(position[name] for name in options.identifiers if name in position)
     }  # fmt: skip
     found = tuple(sorted(apparent - assigned - known - {*index}))
-    ids = id_column or index or found[:1]
+    ids = row_names or index or found[:1]
     excluded = {*dropped, *ids, *index, *found, *annotations.values()}
     variables = [k for k in range(len(names)) if k not in excluded]
     if len(variables) < 2:
@@ -330,7 +363,7 @@ def _refuse_few_variables(
     path: Path, names: Sequence[str], variables: list[int], identifiers: Sequence[int]
 ) -> NoReturn:
     taken = "".join(
-        f" {quote(names[k])} was read as an identifier; --keep {quote(names[k])} makes it a "
+        f" {quote(names[k])} was read as an identifier; --as-variable {quote(names[k])} makes it a "
         "variable."
         for k in identifiers
     )
@@ -346,7 +379,7 @@ def columns_to_drop(path: Path, names: Sequence[str], options: ReadOptions) -> l
     """Return the columns that are dropped by name."""
     dropped: list[str] = []
     known = {*names}
-    for value in options.drop:
+    for value in options.ignore:
         parts = [part.strip() for part in value.split(",")]
         if value in known:
             dropped.append(value)
@@ -360,7 +393,7 @@ def columns_to_drop(path: Path, names: Sequence[str], options: ReadOptions) -> l
 
 def drops_text(options: ReadOptions) -> bool:
     """Return whether all non-numeric columns are dropped."""
-    return any(ALL_TEXT in map(str.strip, value.split(",")) for value in options.drop)
+    return any(ALL_TEXT in map(str.strip, value.split(",")) for value in options.ignore)
 
 
 def make_unique(names: Sequence[str], noun: str = "columns") -> tuple[list[str], list[str]]:
@@ -410,7 +443,8 @@ def check_identifiers(
         else:
             used = "provides the row names" if k in roles.ids else "is not used as a variable"
             notes.append(
-                f"column {name} {description} and {used}; use --keep {name} if it is a variable"
+                f"column {name} {description} and {used}; use --as-variable {name} if it is a "
+                "variable"
             )
     return notes, misjudged
 
@@ -419,9 +453,9 @@ def note_identifier_names(names: Sequence[str], roles: Roles, options: ReadOptio
     """Return notes on variables that are named like identifiers."""
     return [
         f"column {quote(names[k])} is used as a variable although it is named like an identifier; "
-        f"use --drop {quote(names[k])} to drop it"
+        f"use --ignore {quote(names[k])} to drop it"
         for k in roles.variables
-        if is_identifier_name(names[k]) and names[k] not in options.keep
+        if is_identifier_name(names[k]) and names[k] not in options.as_variables
     ]
 
 
@@ -443,7 +477,7 @@ def refuse_repeated_index(path: Path, name: str, ids: Sequence[str]) -> None:
             raise TableError(
                 f"{path}: the first column, {quote(name)}, is text but does not name the rows: "
                 f"rows {first_row[value]} and {row} of the data are both {quote(value)}. Give its "
-                f"role: --label {quote(name)}, --drop {quote(name)} or --id-column {quote(name)}."
+                f"role: --label {quote(name)}, --ignore {quote(name)} or --row-names {quote(name)}."
             )
 
 
@@ -451,7 +485,7 @@ def refuse_inexact(row: str, column: str, value: int) -> NoReturn:
     """Raise an error for an integer that floating-point numbers do not represent."""
     raise TableError(
         f"{row}, {column}: {value} exceeds 2^53 and would be rounded. For an identifier use "
-        "--id-column or --drop; store a measurement as floating point."
+        "--row-names or --ignore; store a measurement as floating point."
     )
 
 

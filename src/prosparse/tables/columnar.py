@@ -75,7 +75,7 @@ def _read_batches(
     index = _find_index(schema)
     names, repeated = make_unique(schema.names)
     options, _ = split_named_rows(names, options)
-    text_index = not index and bool(types) and _is_text(types[0]) and options.id_column is None
+    text_index = not index and bool(types) and _is_text(types[0]) and options.row_names is None
     if text_index:  # its values must be unique, which is checked below
         index = (0,)
     batches = iter(batches)
@@ -128,10 +128,10 @@ def _refuse_non_numeric(path: Path, names: list[str], types: list[Any], roles: R
     shown = list_columns([f"{quote(names[k])} ({types[k]})" for k in wrong])
     count = plural(len(wrong), "non-numeric column")
     remedy = (
-        "Use --drop, --label, --groups or --id-column."
+        "Use --ignore, --label, --groups or --row-names."
         if len(wrong) == 1
-        else "Use --drop text to drop all of them; or, for one of them, --label for colours, "
-        "--groups for grouped rows, --id-column for the row names."
+        else "Use --ignore text to drop all of them; or, for one of them, --label for colours, "
+        "--groups for grouped rows, --row-names for the row names."
     )
     raise NonNumericColumnsError(
         f"{path}: {count}: {shown}. {remedy}",
@@ -158,7 +158,7 @@ def _note_index(names: list[str], roles: Roles, text_index: bool) -> str:
     if text_index:
         return f"the first column, {quote(names[0])}, contains the row names"
     given = [quote(names[k]) for k in roles.ids if not names[k].startswith(_UNNAMED)]
-    keep = " ".join(f"--keep {quote(names[k])}" for k in roles.ids)
+    keep = " ".join(f"--as-variable {quote(names[k])}" for k in roles.ids)
     return (
         f"the index, {' and '.join(given) or 'without a name'}, contains the row names; "
         f"use {keep} if it is a variable"

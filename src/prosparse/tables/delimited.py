@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from ..errors import TableError
-from .base import MISSING, GrowableArray, ReadOptions, Roles, Table, open_binary, quote
+from .base import GrowableArray, ReadOptions, Roles, Table, open_binary, quote
 from .decimal_marks import (
     MarkUse,
     ThousandsCheck,
@@ -38,7 +38,9 @@ from .layout import (
     make_table,
     read_rows,
 )
+from .missing_codes import MISSING
 from .non_numeric import MISSING_ADVICE
+from .number_format import NumberFormat, split_codes
 from .orientation import NamedRows, split_named_rows
 
 SAMPLE_LINES = 200  # number of lines that determine the format
@@ -76,6 +78,8 @@ class TextFormat(NamedTuple):
     is_ambiguous: bool  # whether the decimal mark may separate thousands
     layout: Layout
     named_rows: NamedRows
+    numbers: NumberFormat
+    skip_lines: frozenset[int]
 
 
 def read_delimited(path: Path, options: ReadOptions) -> Table:
@@ -87,7 +91,9 @@ def read_delimited(path: Path, options: ReadOptions) -> Table:
     use_arrow = (
         len(layout.names) <= MAX_ARROW_COLUMNS
         and text_format.separator.isascii()
+        and text_format.decimal != "mixed"
         and not (text_format.is_ambiguous or text_format.is_spaced or text_format.named_rows.names)
+        and not (text_format.numbers.thousands or options.censored or text_format.skip_lines)
     )
     read = (_stream if use_arrow else _read_slowly)(path, text_format, roles, options)
     return make_table(
@@ -107,6 +113,41 @@ def read_texts(path: Path, options: ReadOptions) -> tuple[list[str], list[list[s
     return text_format.layout.names, rows, []
 
 
+def iterate_cells_of_file(
+    path: Path, options: ReadOptions, notes: list[str]
+) -> tuple[Iterator[Row], str]:
+    """Return an iterator over all rows of a file, also the header, and the decimal mark."""
+    encoding = _find_encoding(path, options)
+    lines, is_complete = _read_first_lines(path, encoding, options)
+    declared = _pop_separator_line(lines)
+    separator = options.separator or (
+        declared[1] if declared else _find_separator(path, lines, options)
+    )
+    _check_separator(path, separator, options)
+    is_spaced = separator != " " and any(f'{separator} "' in line for line in lines)
+    rows = _split_sample(path, lines, is_complete, separator, is_spaced)
+    cells = _iterate_cells([row for _, row in rows[1:]], set())
+    decimal = options.decimal or find_decimal_mark(cells, separator)
+    if encoding not in ("utf-8", "utf-8-sig"):
+        notes.append(f"the encoding is {encoding}")
+    if separator != "," or decimal != ".":
+        commas = ", and numbers have decimal commas" if decimal == "," else ""
+        name = _SEPARATORS.get(separator, quote(separator))
+        notes.append(f"columns are separated by {name}{commas}")
+
+    def iterate() -> Iterator[Row]:
+        with io.TextIOWrapper(open_binary(path), encoding=encoding, newline="") as file:
+            if declared is not None:
+                for _ in range(declared[0]):
+                    file.readline()
+            reader = csv.reader(file, delimiter=separator, skipinitialspace=is_spaced)
+            offset = 0 if declared is None else declared[0]
+            for line, row in _number_rows(reader):
+                yield offset + line, row
+
+    return iterate(), decimal
+
+
 # --- format of the file
 
 
@@ -123,8 +164,10 @@ def find_format(
     _check_separator(path, separator, options)
     is_spaced = separator != " " and any(f'{separator} "' in line for line in lines)
     rows = _split_sample(path, lines, is_complete, separator, is_spaced)
+    skip_lines = frozenset(options.skip_lines)
+    rows = [row for row in rows if row[0] not in skip_lines]
     if options.header:
-        header = find_header(path, rows, notes)
+        header = find_header(path, rows, notes, skip_units=not options.transpose)
     else:
         header = make_header(rows, declared[0] if declared else 0)
     column_options, named_rows = split_named_rows(header.names, options)
@@ -132,21 +175,27 @@ def find_format(
     if not header.body:
         raise TableError(f"{path}: all rows are labels or dropped.")
     other_names = {
-        column_options.id_column,
+        column_options.row_names,
         *column_options.annotations.values(),
-        *column_options.drop,
+        *column_options.ignore,
     }
     others = {k for k, name in enumerate(header.names) if name in other_names}
     decimal = options.decimal or find_decimal_mark(_iterate_cells(header.body, others), separator)
     if separator != "," or decimal != ".":
-        commas = ", and numbers have decimal commas" if decimal == "," else ""
+        commas = {
+            ",": ", and numbers have decimal commas",
+            "mixed": ", and numbers have decimal points or commas",
+        }.get(decimal, "")
         separator_name = _SEPARATORS.get(separator, quote(separator))
         notes.append(f"columns are separated by {separator_name}{commas}")
     if encoding not in ("utf-8", "utf-8-sig"):
-        notes.append(f"the encoding is {encoding}")
+        guess = "" if options.encoding else ", a guess, because the file is not valid UTF-8"
+        notes.append(
+            f"the encoding is {encoding}{guess if encoding in ('cp1252', 'latin-1') else ''}"
+        )
     layout = find_layout(header, decimal, column_options, notes)
     is_ambiguous = False
-    if options.decimal is None and separator != ",":
+    if options.decimal is None and separator != "," and not options.thousands:
         use = classify_mark(_iterate_cells(header.body, others | {*layout.index_columns}), decimal)
         # Numbers above a thousand may occur only below the sample.
         is_ambiguous = use is MarkUse.AMBIGUOUS or (
@@ -164,15 +213,17 @@ def find_format(
         is_ambiguous,
         layout,
         named_rows,
+        NumberFormat(decimal, options.thousands, frozenset({*MISSING, *split_codes(options.na)})),
+        skip_lines,
     )
     return text_format, column_options
 
 
 def _check_separator(path: Path, separator: str, options: ReadOptions) -> None:
-    if len(separator) != 1 or options.decimal not in (None, ".", ","):
+    if len(separator) != 1 or options.decimal not in (None, ".", ",", "mixed"):
         raise TableError(
-            f"{path}: the separator must be one character, and the decimal mark a point or a "
-            f"comma, got {quote(separator)} and {quote(options.decimal)}."
+            f"{path}: the separator must be one character, and the decimal mark a point, a comma "
+            f"or mixed, got {quote(separator)} and {quote(options.decimal)}."
         )
     if separator == options.decimal:
         raise TableError(
@@ -230,7 +281,7 @@ def _find_encoding(path: Path, options: ReadOptions) -> str:
     with open_binary(path) as file:
         start = file.read(4096)
     found = next((name for bom, name in _BOMS.items() if start.startswith(bom)), None)
-    encoding = options.encoding or found or "utf-8"
+    encoding = options.encoding or found or _guess_encoding(path, start)
     try:
         "".encode(encoding)
         canonical = codecs.lookup(encoding).name
@@ -250,6 +301,31 @@ def _find_encoding(path: Path, options: ReadOptions) -> str:
             "its encoding, such as --encoding utf-16."
         )
     return encoding
+
+
+def _guess_encoding(path: Path, start: bytes) -> str:
+    """Return UTF-8 if the file is valid UTF-8, otherwise the usual encoding of Windows."""
+    if b"\0" in start:
+        return "utf-8"  # the caller raises an error
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with open_binary(path) as file:
+            while block := file.read(2**22):
+                decoder.decode(block)
+    except UnicodeDecodeError:
+        return "cp1252" if _is_valid(path, "cp1252") else "latin-1"
+    return "utf-8"
+
+
+def _is_valid(path: Path, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        with open_binary(path) as file:
+            while block := file.read(2**22):
+                decoder.decode(block)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _read_first_lines(path: Path, encoding: str, options: ReadOptions) -> tuple[list[str], bool]:
@@ -346,7 +422,7 @@ def _stream(path: Path, text_format: TextFormat, roles: Roles, options: ReadOpti
     convert = arrow.ConvertOptions(
         column_types=types,
         include_columns=[*numbers, *text_names],
-        null_values=list(MISSING),
+        null_values=sorted(text_format.numbers.missing),
         strings_can_be_null=False,
         decimal_point=text_format.decimal,
     )
@@ -380,7 +456,7 @@ def _read_slowly(
             roles,
             options,
             lambda: _iterate_rows(path, text_format),
-            text_format.decimal,
+            text_format.numbers,
             text_format.named_rows,
             lambda cell: _advise(cell, text_format),
             ThousandsCheck(text_format.decimal) if text_format.is_ambiguous else None,
@@ -400,7 +476,8 @@ def _iterate_rows(path: Path, text_format: TextFormat) -> Iterator[Row]:
             file, delimiter=text_format.separator, skipinitialspace=text_format.is_spaced
         )
         for line, row in _number_rows(reader):
-            yield text_format.n_skipped + line, row
+            if text_format.n_skipped + line not in text_format.skip_lines:
+                yield text_format.n_skipped + line, row
 
 
 # --- errors
@@ -416,8 +493,8 @@ def _advise(cell: str, text_format: TextFormat) -> str | None:
         )
         mark = "comma" if text_format.decimal == "," else "point"
         return (
-            f"The decimal mark of this file is a {mark}. Remove thousands separators; {remedy}; if "
-            "the column is not a variable"
+            f"The decimal mark of this file is a {mark}. Remove thousands separators, or name them "
+            f"by --thousands; {remedy}; if the column is not a variable"
         )
     return None if any(character.isalnum() for character in cell) else MISSING_ADVICE
 

@@ -72,7 +72,7 @@ def attach_labels(table: Table, labels: Labels, options: ReadOptions) -> Table:
     if table.ids is None:
         raise TableError(
             f"{table.path}: the rows have no names that could be matched with {labels.path}. "
-            "Select the column with the names by --id-column."
+            "Select the column with the names by --row-names."
         )
     key = _find_key(table, labels)
     annotations = options.annotations
@@ -84,7 +84,7 @@ def attach_labels(table: Table, labels: Labels, options: ReadOptions) -> Table:
                 f"{', '.join(map(quote, others[:8]))}. Select one by --label, --groups or "
                 "--response."
             )
-        annotations = {"label": others[0]}
+        annotations = ReadOptions(label=others[0]).annotations
     line_of = _index_lines(labels, key)
     missing = [name for name in table.ids if name not in line_of]
     if missing:

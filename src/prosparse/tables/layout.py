@@ -16,7 +16,6 @@ import numpy as np
 from ..errors import TableError, plural
 from .base import (
     MAX_EXACT_INTEGER,
-    MISSING,
     GrowableArray,
     MisjudgedColumns,
     ReadOptions,
@@ -35,14 +34,16 @@ from .decimal_marks import ThousandsCheck, is_formatted_number
 from .formulas import unescape_formula
 from .identifiers import describe_identifier, identifier_candidates, parse_integer
 from .non_numeric import Advice, NonNumericCells, refuse_non_numeric
+from .number_format import CensoredCells, NumberFormat, has_both_marks
 from .orientation import NamedRows
-from .percentages import SIGN, Percentages
+from .percentages import Percentages
+from .units import is_units_row
 
 Row = tuple[int, list[str]]  # number of the last line of the row, and its cells
 Records = Callable[[], Iterator[Row]]  # function that iterates over all rows of data
 
 MAX_TITLE_LINES = 50  # maximum number of lines above the column names
-# Name of a first column without one, if --keep makes it a variable.
+# Name of a first column without one, if --as-variable makes it a variable.
 UNNAMED_INDEX = "column 1"
 
 
@@ -79,34 +80,19 @@ class RowsRead(NamedTuple):
 
 def parse_number(cell: str, decimal: str) -> float | None:
     """Return the number in a cell, NaN if missing and None if not numeric."""
-    text = cell.strip()
-    if text in MISSING:
-        return float("nan")
-    if "_" in text or (decimal == "," and "." in text):
-        return None
-    is_percentage = text.endswith(SIGN)
-    try:
-        value = float((text[:-1] if is_percentage else text).replace(decimal, "."))
-    except ValueError:
-        return None
-    return value / 100 if is_percentage else value
-
-
-def _parse_numbers(cells: list[str], decimal: str) -> list[float | None]:
-    # Most rows contain plain numbers, which `float` converts quickly.
-    if decimal == "." and "_" not in "".join(cells):
-        try:
-            return list(map(float, cells))
-        except ValueError:
-            pass
-    return [parse_number(cell, decimal) for cell in cells]
+    return NumberFormat(decimal).parse(cell)
 
 
 # --- column names
 
 
-def find_header(path: Path, rows: list[Row], notes: list[str]) -> Header:
-    """Find the column names, and the rows below them."""
+def find_header(
+    path: Path, rows: list[Row], notes: list[str], *, skip_units: bool = True
+) -> Header:
+    """Find the column names, and the rows below them.
+
+    With ``skip_units``, a row of units below the names is not data.
+    """
     first = next((k for k, (_, row) in enumerate(rows) if any(map(str.strip, row))), 0)
     position = _find_names(rows, first)
     titles = [row for _, row in rows[first:position] if any(map(str.strip, row))]
@@ -117,7 +103,15 @@ def find_header(path: Path, rows: list[Row], notes: list[str]) -> Header:
             f"{quote(title)}{', ...' if len(titles) > 1 else ''}"
         )
     line, header = rows[position]
-    body = [row for _, row in rows[position + 1 :]]
+    below = rows[position + 1 :]
+    if skip_units and len(below) > 2 and _is_units_row(below[0][1], below[1:]):
+        line, units = below[0]
+        notes.append(
+            f"line {line} contains units and was skipped: "
+            f"{', '.join(quote(cell) for cell in units if cell.strip())[:60]}"
+        )
+        below = below[1:]
+    body = [row for _, row in below]
     if not body:
         raise TableError(f"{path}: there are no rows of data below the header.")
     names = [unescape_formula(name.strip()) for name in header]
@@ -139,6 +133,11 @@ def _find_names(rows: list[Row], first: int) -> int:
         if n_filled[k] > usual / 2:
             break
     return first
+
+
+def _is_units_row(cells: list[str], below: list[Row]) -> bool:
+    """Return whether a row without numbers contains units, above rows with numbers."""
+    return not _has_number(cells) and is_units_row(cells) and _has_number(below[0][1])
 
 
 def _has_number(cells: list[str]) -> bool:
@@ -190,7 +189,7 @@ def find_layout(header: Header, decimal: str, options: ReadOptions, notes: list[
             "the first line contains only numbers and was read as names; use --no-header if it is "
             "data"
         )
-    if not names[0] and UNNAMED_INDEX in options.keep:
+    if not names[0] and UNNAMED_INDEX in options.as_variables:
         names[0] = UNNAMED_INDEX
     index, index_type = _find_index(names, body, decimal, header.index_type)
     unnamed = tuple(k for k, name in enumerate(names) if not name and k not in index)
@@ -236,10 +235,10 @@ def _find_blank(
     """Name the unnamed columns except the index; return those without values."""
     full_names = [name or ("" if k in index else f"column {k + 1}") for k, name in enumerate(names)]
     mentioned = {
-        options.id_column,
+        options.row_names,
         *options.annotations.values(),
-        *options.drop,
-        *options.keep,
+        *options.ignore,
+        *options.as_variables,
         *options.variables,
     }
     blank = [
@@ -259,13 +258,13 @@ def _find_blank(
 def find_roles(path: Path, layout: Layout, options: ReadOptions) -> Roles:
     """Assign a role to each column."""
     blank = [layout.names[k] for k in layout.blank]
-    options = options._replace(drop=(*options.drop, *blank))
+    options = options._replace(ignore=(*options.ignore, *blank))
     return assign_roles(path, layout.names, options, _index(layout, options), layout.identifiers)
 
 
 def _index(layout: Layout, options: ReadOptions) -> tuple[int, ...]:
     # Text in the first column is an index unless the user selects another one.
-    overruled = layout.index_type == "text" and options.id_column is not None
+    overruled = layout.index_type == "text" and options.row_names is not None
     return () if overruled else layout.index_columns
 
 
@@ -275,7 +274,7 @@ def read_rows(
     roles: Roles,
     options: ReadOptions,
     records: Records,
-    decimal: str,
+    number_format: NumberFormat,
     named_rows: NamedRows,
     advise: Advice,
     thousands: ThousandsCheck | None = None,
@@ -288,18 +287,19 @@ def read_rows(
     texts = {k: list[str]() for k in (*roles.text_columns(), *layout.blank)}
     found: dict[str, list[str]] = {}
     percentages = Percentages(path, layout.names, roles.variables)
+    parser = _RowParser(number_format, options.censored)
     for line, row in records():
         if named_rows.includes(row) and named_rows.name_of(row) not in found:
             found[named_rows.name_of(row)] = [row[k] for k in roles.variables if k < len(row)]
             continue
         if len(row) != len(layout.names):
             _refuse_width(path, layout, line, row)
-        numbers = _parse_numbers([row[k] for k in roles.variables], decimal)
+        numbers = parser.parse_row(data.rows, [row[k] for k in roles.variables])
         if None in numbers:
             cells = NonNumericCells.find(
                 (record for record in records() if not named_rows.includes(record[1])),
                 roles.variables,
-                lambda cell: parse_number(cell, decimal),
+                parser.parse_cell,
             )
             refuse_non_numeric(path, layout.names, cells, advise, options)
         percentages.check_row(line, row, data.array[: data.rows])
@@ -310,11 +310,52 @@ def read_rows(
             for k in roles.variables:
                 thousands.add_cell(k, line, row[k])
         options.progress(data.rows)
-    notes = percentages.notes()
+    names = [layout.names[k] for k in roles.variables]
+    notes = [*percentages.notes(), *parser.finish(data.array[: data.rows], names)]
     if thousands is not None:
         thousands.refuse_thousands(path, layout.names)
         notes += thousands.notes(layout.names)
     return RowsRead(data.finish(), texts, notes, found)
+
+
+class _RowParser:
+    """Convert the cells of the rows to numbers, and collect what was noticed."""
+
+    def __init__(self, number_format: NumberFormat, censored: str | None):
+        self.number_format = number_format
+        self.censored = None if censored is None else CensoredCells(censored)
+        self.both_marks = ""  # first number with a thousands separator and a decimal mark
+
+    def parse_cell(self, cell: str) -> float | None:
+        number = self.number_format.parse(cell)
+        if number is None and self.censored and self.number_format.parse_censored(cell):
+            return float("nan")
+        return number
+
+    def parse_row(self, row: int, cells: list[str]) -> list[float | None]:
+        numbers, is_plain = self.number_format.parse_all(cells)
+        if is_plain:
+            return numbers
+        for j, number in enumerate(numbers):
+            if number is None and self.censored is not None:
+                value = self.number_format.parse_censored(cells[j])
+                if value is not None:
+                    self.censored.add(row, j, value)
+                    numbers[j] = float("nan")
+            elif not self.both_marks and has_both_marks(cells[j], self.number_format.decimal):
+                self.both_marks = cells[j]
+        return numbers
+
+    def finish(self, X: np.ndarray, names: list[str]) -> list[str]:
+        """Fill censored cells of ``X`` in place; return notes."""
+        notes = []
+        if self.both_marks and not self.number_format.thousands:
+            number = self.number_format.parse(self.both_marks)
+            notes.append(
+                f"numbers such as {quote(self.both_marks)} have thousands separators and were read "
+                f"as {number:.12g}"
+            )
+        return notes if self.censored is None else [*notes, *self.censored.fill(X, names)]
 
 
 def _refuse_width(path: Path, layout: Layout, line: int, row: list[str]) -> None:
@@ -418,17 +459,17 @@ def _note_index(path: Path, layout: Layout, ids: list[str]) -> str:
             "decimal commas."
         )
     return (
-        "the first column, without a name, contains the row names; use --keep "
+        "the first column, without a name, contains the row names; use --as-variable "
         f"{UNNAMED_INDEX!r} if it is a variable"
     )
 
 
 def _note_unnamed(layout: Layout, roles: Roles, options: ReadOptions) -> list[str]:
     """Return notes on variables without a name in the file."""
-    variables, known = {*roles.variables}, {*options.keep, *options.variables}
+    variables, known = {*roles.variables}, {*options.as_variables, *options.variables}
     return [
         f"column {k + 1} has no name and is used as a variable with the name "
-        f"{quote(layout.names[k])}; use --drop {quote(layout.names[k])} to drop it"
+        f"{quote(layout.names[k])}; use --ignore {quote(layout.names[k])} to drop it"
         for k in layout.unnamed
         if k in variables and layout.names[k] not in known
     ]

@@ -76,11 +76,11 @@ def read_numpy(path: Path, options: ReadOptions) -> Table:
     }
     if annotations:
         options = options.without_annotations(*annotations)
-    if options.id_column is None:
+    if options.row_names is None:
         ids = _to_texts(arrays["ids"]) if "ids" in arrays else None
-    elif options.id_column in arrays and options.id_column != matrix:
-        ids = _to_texts(arrays[options.id_column])
-        options = options._replace(id_column=None)
+    elif options.row_names in arrays and options.row_names != matrix:
+        ids = _to_texts(arrays[options.row_names])
+        options = options._replace(row_names=None)
     return _make_table(path, options, X, names, ids, annotations)
 
 
@@ -147,12 +147,12 @@ def read_h5ad(path: Path, options: ReadOptions) -> Table:
         raise TableError(f"{path}: invalid H5AD file ({quote(error, 300)}).") from error
     if options.transpose:  # annotations are then names of variables
         options = split_named_rows(data.var_names, options)[0]
-    for name in (*options.annotations.values(), options.id_column):
+    for name in (*options.annotations.values(), options.row_names):
         if name is not None and name not in data.obs.columns:
             raise_unknown_column(path, name, list(data.obs.columns))
     annotations = {role: data.obs[name].tolist() for role, name in options.annotations.items()}
-    ids = data.obs_names if options.id_column is None else data.obs[options.id_column]
-    options = options.without_annotations()._replace(id_column=None)
+    ids = data.obs_names if options.row_names is None else data.obs[options.row_names]
+    options = options.without_annotations()._replace(row_names=None)
     return _make_table(path, options, data.X, data.var_names, ids, annotations)
 
 
@@ -232,7 +232,7 @@ def _make_table(
     ]
     roles = assign_roles(path, texts, options, (), identifiers)
     known = {**known, **{role: get_column(k) for role, k in roles.annotations.items()}}
-    if roles.ids and (ids is None or options.id_column is not None):
+    if roles.ids and (ids is None or options.row_names is not None):
         ids = [f"{value:.17g}" for value in get_column(roles.ids[0])]
     if original.dtype.kind in "iu":
         _refuse_large(path, original, texts, roles.variables)

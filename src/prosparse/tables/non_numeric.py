@@ -85,8 +85,8 @@ def refuse_non_numeric(
     if len(malformed) < len(columns) > 1:
         remedies = "" if options.transpose else "--label for colours, --groups for grouped rows, "
         raise NonNumericColumnsError(
-            f"{path}: {count}: {shown}. Use --drop text to drop all of them; or, for one of them, "
-            f"{remedies}--id-column for the row names.",
+            f"{path}: {count}: {shown}. Use --ignore text to drop all of them; or, for one of "
+            f"them, {remedies}--row-names for the row names.",
             text_names,
             note,
         )
@@ -98,7 +98,7 @@ def refuse_non_numeric(
     colours = "" if options.transpose else f"--label {name} for colours, "
     raise NonNumericColumnsError(
         f"{path}, line {line}, {name_column(names, first)}: {quote(cell)} is not a "
-        f"number{more}. {remedy}: --drop {name} to drop it, {colours}--id-column {name} for the "
+        f"number{more}. {remedy}: --ignore {name} to drop it, {colours}--row-names {name} for the "
         "row names.",
         text_names,
         note,
@@ -128,6 +128,7 @@ def _describe_text_lines(cells: NonNumericCells, options: ReadOptions) -> str:
     if options.transpose:
         return (
             f"{problem} If the line contains labels of the samples, select it by --label, --groups "
-            "or --response; --drop NAME drops it."
+            "or --response; --ignore NAME drops it."
         )
-    return f"{problem} Remove lines with units or further names."
+    lines = ",".join(map(str, list(cells.text_lines)[:MAX_NAMED]))
+    return f"{problem} If it contains units or further names, use --skip-lines {lines}."

@@ -40,24 +40,32 @@ _GENE = re.compile(
 
 def note_orientation(table: Table, transposed: bool) -> list[str]:
     """Return a note if the rows of a table look like variables."""
-    n, p = table.X.shape
-    reasons = []
-    if _VARIABLES.fullmatch(re.sub(r"[\s_.\-]+", "", table.id_name.lower())):
-        reasons.append(f"the first column has the name {quote(table.id_name)}")
-    if _have_type(_SAMPLE, table.names):
-        reasons.append(f"the columns are named like samples: {list_names(table.names, 2)}")
-    if _have_type(_GENE, table.ids or ()):
-        reasons.append(f"the rows are named like genes or probes: {list_names(table.ids or (), 2)}")
+    reasons = find_orientation(table.id_name, table.names, table.ids or (), table.X.shape)
     if not reasons:
         return []
-    if n >= MIN_RATIO * p:
-        reasons.append(f"there are more rows ({n:,}) than columns ({p:,})")
     remedy = (
         "remove --transpose if each row of the file is a sample"
         if transposed
         else "use --transpose if each row of the file is a variable"
     )
     return [f"rows may be variables and columns samples ({'; '.join(reasons)}); {remedy}"]
+
+
+def find_orientation(
+    id_name: str, names: Sequence[str], ids: Sequence[str], shape: tuple[int, int]
+) -> list[str]:
+    """Return the reasons why rows may be variables and columns samples."""
+    reasons = []
+    if _VARIABLES.fullmatch(re.sub(r"[\s_.\-]+", "", id_name.lower())):
+        reasons.append(f"the first column has the name {quote(id_name)}")
+    if _have_type(_SAMPLE, names):
+        reasons.append(f"the columns are named like samples: {list_names(names, 2)}")
+    if _have_type(_GENE, ids):
+        reasons.append(f"the rows are named like genes or probes: {list_names(ids, 2)}")
+    n, p = shape
+    if reasons and n >= MIN_RATIO * p:
+        reasons.append(f"there are more rows ({n:,}) than columns ({p:,})")
+    return reasons
 
 
 def _have_type(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
@@ -95,11 +103,11 @@ def split_named_rows(names: Sequence[str], options: ReadOptions) -> tuple[ReadOp
         return options, NamedRows(frozenset(), 0)
     known = {*names, ALL_TEXT}
     columns, rows = list[str](), list(options.annotations.values())
-    for value in options.drop:
+    for value in options.ignore:
         for name in [value] if value in known else map(str.strip, value.split(",")):
             (columns if name in known else rows).append(name)
-    id_position = next((k for k, name in enumerate(names) if name == options.id_column), 0)
-    column_options = options.without_annotations()._replace(drop=tuple(columns))
+    id_position = next((k for k, name in enumerate(names) if name == options.row_names), 0)
+    column_options = options.without_annotations()._replace(ignore=tuple(columns))
     return column_options, NamedRows(frozenset(rows), id_position)
 
 
@@ -113,7 +121,9 @@ def transpose_table(table: Table, options: ReadOptions) -> Table:
     the reader stored, or among the numbers.
     """
     names = table.ids or [f"x{k}" for k in range(table.X.shape[0])]
-    _, requested = split_named_rows([], options._replace(drop=_rows_to_drop(table, names, options)))
+    _, requested = split_named_rows(
+        [], options._replace(ignore=_rows_to_drop(table, names, options))
+    )
     position = {name: k for k, name in reversed(list(enumerate(names)))}
     for name in requested.names:
         if name not in table.named_rows and name not in position:
@@ -141,7 +151,7 @@ def transpose_table(table: Table, options: ReadOptions) -> Table:
 
 
 def _rows_to_drop(table: Table, names: Sequence[str], options: ReadOptions) -> tuple[str, ...]:
-    parts = [part.strip() for value in options.drop for part in (value, *value.split(","))]
+    parts = [part.strip() for value in options.ignore for part in (value, *value.split(","))]
     known = {*table.named_rows, *names}
     return tuple(part for part in parts if part in known)
 

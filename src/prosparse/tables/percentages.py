@@ -8,7 +8,8 @@ from typing import NoReturn
 import numpy as np
 
 from ..errors import TableError, plural
-from .base import MISSING, name_column, quote
+from .base import name_column, quote
+from .missing_codes import MISSING
 
 SIGN = "%"
 

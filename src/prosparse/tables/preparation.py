@@ -9,11 +9,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
-from ..data.covariates import take_rows
 from ..errors import TableError, check_choice, plural
 from ..selection.dimension import impute_by_pca
 from .base import Table, is_missing, list_names, name_row
 from .complete_cases import select_complete_part
+from .row_selection import select_rows
 
 MISSING_VALUES = ("error", "drop", "components", "allow")
 MAX_MISSING = 0.5  # maximum proportion of missing values in a column that is imputed
@@ -176,7 +176,7 @@ def _drop_incomplete(table: Table, found: str) -> Table:
         f"{found}; dropped {n - rows.size:,} of {n:,} rows and {dropped.size:,} of {p:,} "
         f"columns{names}"
     )
-    return table if rows.size == n else _select_rows(table, rows)
+    return table if rows.size == n else select_rows(table, rows)
 
 
 def _drop_unknown_responses(table: Table, missing: str) -> Table:
@@ -194,20 +194,6 @@ def _drop_unknown_responses(table: Table, missing: str) -> Table:
             f"missing{more}. Use --missing drop or --missing impute, which drop rows without a "
             "response."
         )
-    return _select_rows(table, np.flatnonzero(~unknown)).with_notes(
+    return select_rows(table, np.flatnonzero(~unknown)).with_notes(
         f"dropped {plural(count, 'row')} without a response"
-    )
-
-
-def _select_rows(table: Table, rows: np.ndarray) -> Table:
-    def select(values: list[Any] | None) -> list[Any] | None:
-        return None if values is None else [values[k] for k in rows]
-
-    return table._replace(
-        X=table.X[rows],
-        ids=select(table.ids),
-        label=select(table.label),
-        groups=select(table.groups),
-        response=select(table.response),
-        covariates=take_rows(table.covariates, table.X.shape[0], rows),
     )

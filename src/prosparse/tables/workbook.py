@@ -15,7 +15,9 @@ from ..errors import TableError, plural
 from .base import ReadOptions, Table, quote
 from .layout import Row, find_header, find_layout, find_roles, make_header, make_table, read_rows
 from .limited_process import read_in_child
+from .missing_codes import MISSING
 from .non_numeric import MISSING_ADVICE
+from .number_format import NumberFormat, split_codes
 from .orientation import split_named_rows
 
 EXTENSIONS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -25,8 +27,18 @@ SAMPLE_ROWS = 200  # number of rows that determine the layout
 def read_workbook(path: Path, options: ReadOptions) -> Table:
     """Read a sheet of a spreadsheet."""
     sheet = _read_sheet(path, options)
-    rows, notes = sheet.rows, sheet.notes
-    header = find_header(path, rows, notes) if options.header else make_header(rows, 0)
+    notes = sheet.notes
+    rows = [row for row in sheet.rows if row[0] not in options.skip_lines]
+    number_format = NumberFormat(
+        "mixed" if options.decimal == "mixed" else options.decimal or ".",
+        options.thousands,
+        frozenset({*MISSING, *split_codes(options.na)}),
+    )
+    header = (
+        find_header(path, rows, notes, skip_units=not options.transpose)
+        if options.header
+        else make_header(rows, 0)
+    )
     columns, named_rows = split_named_rows(header.names, options)
     below = [row for row in rows if row[0] > header.line]
     body = named_rows.remove_from(row for _, row in below[:SAMPLE_ROWS])
@@ -38,8 +50,15 @@ def read_workbook(path: Path, options: ReadOptions) -> Table:
     def records() -> Iterator[Row]:
         return ((line, row[: len(layout.names)]) for line, row in below)
 
-    read = read_rows(path, layout, roles, columns, records, ".", named_rows, _advise)
+    read = read_rows(path, layout, roles, columns, records, number_format, named_rows, _advise)
     return make_table(path, layout, roles, read, records, notes, columns)
+
+
+def read_sheet_rows(path: Path, options: ReadOptions, notes: list[str]) -> list[Row]:
+    """Read all rows of a sheet as text, also the header."""
+    sheet = _read_sheet(path, options)
+    notes += sheet.notes
+    return [row for row in sheet.rows if row[0] not in options.skip_lines]
 
 
 def read_sheet_texts(

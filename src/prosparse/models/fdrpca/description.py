@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...data.arrays import to_numpy
+from ...structure.row_diagnostics import influential_rows, list_rows
 from .._base import VariableSelector
 from ..description import COUNTS, Method, ModelPath, Option
 from ..schema import (
@@ -17,7 +18,6 @@ from ..schema import (
     numbers,
 )
 from .estimator import FDRPCA
-from .row_diagnostics import influential_rows, list_rows
 
 
 def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: int) -> str:

@@ -42,6 +42,14 @@ from ...structure import (
     prepare_data,
     select_shared_by_knockoffs,
 )
+from ...structure.row_diagnostics import (
+    adjacent_row_correlation,
+    count_duplicates,
+    influential_rows,
+    list_rows,
+    outlying_rows,
+    row_influence,
+)
 from .._base import check_varying, seed_of
 from .._covariates import AdjustedProjection, check_design
 from .incomplete_rows import (
@@ -57,14 +65,6 @@ from .pearson_residuals import (
     fit_count_model,
     residual_operator,
     row_factors,
-)
-from .row_diagnostics import (
-    adjacent_row_correlation,
-    count_duplicates,
-    influential_rows,
-    list_rows,
-    outlying_rows,
-    row_influence,
 )
 
 Null = Literal["robust", "exchangeable"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...data import Operator
-from ...data.arrays import from_numpy, to_numpy
-from ...errors import plural
-from ...structure import StandardisedData
+from ..data import Operator
+from ..data.arrays import from_numpy, to_numpy
+from ..errors import plural
+from .leading_components import StandardisedData
 
 # Number of columns, and of entries, from which the correlation of adjacent rows is estimated.
 _MAX_COLUMNS = 400
@@ -104,7 +104,12 @@ def outlying_rows(row_scale: np.ndarray) -> np.ndarray:
 
 
 def count_duplicates(op: Operator) -> int:
-    """Count the rows that equal an earlier row.
+    """Count the rows that equal an earlier row (`find_duplicates`)."""
+    return len(find_duplicates(op))
+
+
+def find_duplicates(op: Operator) -> np.ndarray:
+    """Find the rows that equal another row: pairs of row indices, (n_pairs, 2).
 
     Equal rows have equal projections on random directions. Rows of few discrete columns are often
     equal by chance: they are counted only if no rows are equal after permuting each column. With
@@ -114,21 +119,25 @@ def count_duplicates(op: Operator) -> int:
     n, p = op.shape
     directions = from_numpy(rng.standard_normal((p, _N_PROJECTIONS)), op.column_squares(), op.dtype)
     projections = to_numpy(op.gathered_matmul(directions)).astype(float)
-    count = _count_equal(projections, 1e3 * op.epsilon)
-    if count == 0 or (count == 1 and p <= _FEW_COLUMNS):
-        return 0
+    pairs = _equal_pairs(projections, 1e3 * op.epsilon)
+    none = np.empty((0, 2), dtype=int)
+    if not len(pairs) or (len(pairs) == 1 and p <= _FEW_COLUMNS):
+        return none
     columns = np.unique(np.linspace(0, p - 1, min(p, max(1, _MAX_ENTRIES // n))).astype(int))
     permuted = rng.permuted(to_numpy(op.take_columns(columns).dense()).astype(float), axis=0)
-    by_chance = _count_equal(permuted @ rng.standard_normal((columns.size, 1)), 1e3 * op.epsilon)
-    return count if by_chance == 0 else 0
+    by_chance = _equal_pairs(permuted @ rng.standard_normal((columns.size, 1)), 1e3 * op.epsilon)
+    return none if len(by_chance) else pairs
 
 
-def _count_equal(projections: np.ndarray, tolerance: float) -> int:
-    """Count the rows that equal their predecessor in the order of the first projection."""
-    ordered = projections[np.argsort(projections[:, 0], kind="stable")]
+def _equal_pairs(projections: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return the pairs of rows that are adjacent in the order of the first projection and equal."""
+    order = np.argsort(projections[:, 0], kind="stable")
+    ordered = projections[order]
     gaps = np.abs(np.diff(ordered, axis=0))
     scale = np.sqrt(np.mean(ordered * ordered, axis=0))
-    return int(np.sum(np.all(gaps <= tolerance * scale, axis=1)))
+    equal = np.flatnonzero(np.all(gaps <= tolerance * scale, axis=1))
+    pairs = np.stack([order[equal], order[equal + 1]], axis=1)
+    return np.sort(pairs, axis=1)
 
 
 def list_rows(rows: np.ndarray) -> str:

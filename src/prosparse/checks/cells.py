@@ -1,0 +1,168 @@
+"""Findings about cells that are not numbers, in columns of numbers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import plural
+from ..tables.number_format import NumberFormat, is_censored, split_codes
+from .result import Finding, Severity, capitalise, list_items, name_columns
+
+MIN_NUMERIC = 0.5  # proportion of numbers in a column of numbers with other cells
+MAX_CODES = 12  # maximum number of different codes in an option
+_MIXED = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
+_THOUSANDS = {
+    "comma": re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?"),
+    "point": re.compile(r"[-+]?\d{1,3}(?:\.\d{3})+(?:,\d+)?"),
+    "space": re.compile(r"[-+]?\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?:[.,]\d+)?"),
+    "apostrophe": re.compile(r"[-+]?\d{1,3}(?:['\u2019]\d{3})+(?:[.,]\d+)?"),
+}
+
+
+class CellColumn(NamedTuple):
+    """Cells of a column: numbers, and the texts of the other cells."""
+
+    numbers: np.ndarray  # (n,) NaN where a cell is missing or not a number
+    others: Counter[str]  # texts that are neither numbers nor missing
+    n_filled: int  # number of cells that are not missing
+    limits: list[int]  # rows of the cells with a limit of detection
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the column contains numbers, perhaps with codes."""
+        n_others = sum(self.others.values())
+        n_limits = sum(c for text, c in self.others.items() if is_numberlike(text))
+        n_numbers = self.n_filled - n_others
+        return (
+            self.n_filled > 0
+            and n_numbers > 0
+            and (n_numbers + n_limits >= MIN_NUMERIC * self.n_filled)
+        )
+
+
+def is_numberlike(text: str) -> bool:
+    """Return whether a cell is a limit, or a number in another format."""
+    patterns = (_MIXED, *_THOUSANDS.values())
+    return is_censored(text) or any(pattern.fullmatch(text) for pattern in patterns)
+
+
+def parse_column(cells: Sequence[str], number_format: NumberFormat) -> CellColumn:
+    """Separate the numbers of a column from other cells."""
+    if number_format.decimal == "." and not number_format.thousands:
+        try:
+            numbers = np.array(cells, dtype=float)
+            return CellColumn(numbers, Counter(), int(np.sum(~np.isnan(numbers))), [])
+        except ValueError:
+            pass
+    values = np.full(len(cells), np.nan)
+    others: Counter[str] = Counter()
+    n_filled = 0
+    limits = []
+    for row, cell in enumerate(cells):
+        number = number_format.parse(cell)
+        if number is None:
+            others[cell.strip()] += 1
+            n_filled += 1
+            if is_censored(cell):
+                limits.append(row)
+        else:
+            values[row] = number
+            n_filled += not np.isnan(number)
+    return CellColumn(values, others, n_filled, limits)
+
+
+def find_cell_problems(
+    columns: Mapping[str, CellColumn], number_format: NumberFormat, severity: Severity
+) -> Iterator[Finding]:
+    """Find codes, limits, thousands separators and mixed decimal marks."""
+    limits: dict[str, int] = {}
+    example = ""
+    formats: dict[str, dict[str, str]] = {}
+    codes: dict[str, dict[str, int]] = {}
+    for name, column in columns.items():
+        for text, count in column.others.items():
+            kind = _number_kind(text, number_format.decimal)
+            if kind is not None:
+                formats.setdefault(kind, {})[name] = text
+            elif is_censored(text):
+                limits[name] = limits.get(name, 0) + count
+                example = example or text
+            else:
+                codes.setdefault(text, {})[name] = count
+    if limits:
+        names = tuple(limits)
+        yield Finding(
+            "censored-values",
+            severity,
+            f"{plural(sum(limits.values()), 'cell')} in {name_columns(names)} "
+            f"{'states' if sum(limits.values()) == 1 else 'state'} a limit of detection instead of "
+            f"a value, such as {list_items([example])}. Use half the limit, the limit (lod) or "
+            "missing values.",
+            columns=names,
+            fix="--censored half",
+        )
+    yield from _formats(formats, severity)
+    yield from _codes(codes, severity)
+
+
+def _number_kind(text: str, decimal: str) -> str | None:
+    """Return the option that reads a number in another format, or None."""
+    for mark, pattern in _THOUSANDS.items():
+        if pattern.fullmatch(text):
+            if mark == "comma" and decimal == ".":
+                return "--thousands comma"
+            if mark == "point" and decimal == ",":
+                return "--thousands point"
+            if mark in ("space", "apostrophe"):
+                return f"--thousands {mark}"
+    if decimal == "." and _MIXED.fullmatch(text):
+        return "--decimal mixed"
+    if decimal == "," and re.fullmatch(r"[-+]?\d+\.\d+(?:[eE][-+]?\d+)?", text):
+        return "--decimal mixed"
+    return None
+
+
+def _formats(formats: dict[str, dict[str, str]], severity: Severity) -> Iterator[Finding]:
+    if "--decimal mixed" in formats and "--thousands comma" in formats:
+        # 3,7 is a decimal comma, and 1,234 next to it probably too.
+        formats["--decimal mixed"].update(formats.pop("--thousands comma"))
+    for fix, cells in formats.items():
+        names = tuple(cells)
+        example = list_items([next(iter(cells.values()))])
+        if fix == "--decimal mixed":
+            code, problem = "mixed-decimals", "contain both decimal points and decimal commas"
+        else:
+            code, problem = "thousands-separators", "contain thousands separators"
+        verb = problem.replace("contain", "contains", 1) if len(names) == 1 else problem
+        yield Finding(
+            code,
+            severity,
+            f"{capitalise(name_columns(names))} {verb}, such as {example}.",
+            columns=names,
+            fix=fix,
+        )
+
+
+def _codes(codes: dict[str, dict[str, int]], severity: Severity) -> Iterator[Finding]:
+    if not codes:
+        return
+    total = {text: sum(columns.values()) for text, columns in codes.items()}
+    texts = sorted(total, key=lambda text: (-total[text], text))
+    names = tuple(dict.fromkeys(name for text in texts for name in codes[text]))
+    listed = [text for text in texts if split_codes([text]) == (text,)]
+    many = len(texts) > MAX_CODES
+    yield Finding(
+        "missing-texts",
+        severity,
+        f"{plural(sum(total.values()), 'cell')} in {name_columns(names)} "
+        f"{'is' if sum(total.values()) == 1 else 'are'} not a number: {list_items(texts)}. "
+        "Read such codes as missing values, or correct the cells.",
+        columns=names,
+        fix="" if not listed or many else f"--na {shlex.quote(','.join(listed))}",
+    )

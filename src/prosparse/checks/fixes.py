@@ -1,0 +1,90 @@
+"""Options of the command in the fixes of findings."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+from ..tables import ReadOptions
+from ..tables.number_format import THOUSANDS
+from .result import Finding, Severity
+
+# Findings whose fix is a decision of the user.
+_OPTIONAL = {"outlying-rows", "near-duplicate-rows", "outlying-cells", "constant-columns"}
+_SEVERAL = {
+    "--na": "na",
+    "--ignore": "ignore",
+    "--ignore-rows": "ignore_rows",
+    "--label": "label",
+    "--covariates": "covariates",
+}
+_SINGLE = {
+    "--groups": "groups",
+    "--row-names": "row_names",
+    "--censored": "censored",
+    "--encoding": "encoding",
+}
+_FLAGS = {"--transpose": ("transpose", True), "--no-header": ("header", False)}
+_ANALYSIS = {"--counts", "--scale"}
+
+
+def join_fixes(findings: Iterable[Finding]) -> str:
+    """Join the fixes of problems and warnings to options of one command.
+
+    Values of options that may be repeated are joined by commas.
+    """
+    several: dict[str, list[str]] = {}
+    others: dict[str, str] = {}
+    for finding in findings:
+        if finding.severity is Severity.NOTE or finding.code in _OPTIONAL:
+            continue
+        words = shlex.split(finding.fix)
+        while words:
+            flag = words.pop(0)
+            value = words.pop(0) if words and not words[0].startswith("--") else ""
+            if flag in _SEVERAL or flag == "--skip-lines":
+                values = several.setdefault(flag, [])
+                values += [value] if value not in values else []
+            else:
+                others.setdefault(flag, value)
+    parts = []
+    for flag, values in several.items():
+        if flag == "--label" or any("," in v for v in values if flag != "--na"):
+            parts += [f"{flag} {shlex.quote(value)}" for value in values]
+        else:
+            parts.append(f"{flag} {shlex.quote(','.join(values))}")
+    parts += [f"{flag} {shlex.quote(value)}" if value else flag for flag, value in others.items()]
+    return " ".join(parts)
+
+
+def apply_fix(options: ReadOptions, fix: str) -> tuple[ReadOptions, dict[str, Any]]:
+    """Return the options for reading after a fix, and those for the analysis."""
+    analysis: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
+    words = shlex.split(fix)
+    while words:
+        flag = words.pop(0)
+        value = words.pop(0) if words and not words[0].startswith("--") else ""
+        if flag in _SEVERAL:
+            field = _SEVERAL[flag]
+            before = changes.get(field, getattr(options, field))
+            before = (before,) if isinstance(before, str) else tuple(before)
+            changes[field] = (*before, value)
+        elif flag in _SINGLE:
+            changes[_SINGLE[flag]] = value
+        elif flag in _FLAGS:
+            name, setting = _FLAGS[flag]
+            changes[name] = setting
+        elif flag == "--thousands":
+            changes["thousands"] = THOUSANDS[value]
+        elif flag == "--decimal":
+            changes["decimal"] = {"point": ".", "comma": ","}.get(value, value)
+        elif flag == "--skip-lines":
+            lines = tuple(int(part) for part in value.split(","))
+            changes["skip_lines"] = (*options.skip_lines, *lines)
+        elif flag == "--missing":
+            analysis["missing"] = value
+        elif flag in _ANALYSIS:
+            analysis[flag.removeprefix("--")] = True
+    return options._replace(**changes), analysis

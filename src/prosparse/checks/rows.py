@@ -1,0 +1,246 @@
+"""Findings about rows: outlying, duplicated, ordered and of unequal noise."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from scipy.stats import rankdata
+
+from ..errors import plural
+from ..phrases import percent
+from ..structure.row_diagnostics import find_duplicates, outlying_rows
+from .numbers import Numbers
+from .result import Finding, Severity, capitalise, name_rows
+
+MAX_OUTLYING = 0.1  # maximum proportion of rows that are outliers; more are unequal noise
+MIN_NOISE_RATIO = 3.0  # ratio of the 95 % to the 5 % quantile of the row scales
+MIN_UNLIKE_SCALE = 20.0  # scale of a row that contains other quantities than the other rows
+MIN_DIMENSION = 4.0  # intrinsic dimension from which near duplicates are recognised
+MAX_DUPLICATE_DISTANCE = 0.2  # relative to the distance of the k-th neighbour
+N_NEIGHBOURS = 5  # k, the maximum number of replicates of a sample
+FALSE_DUPLICATES = 0.005  # expected number of pairs that are so close by chance
+MAX_COMPARED_ROWS = 3000
+MIN_ROWS = 20
+MIN_DRIFT_ROWS = 20
+MIN_DRIFT_COLUMNS = 8
+MAX_DRIFT_ROWS, MAX_DRIFT_COLUMNS = 1000, 100
+N_PERMUTATIONS = 60  # random orders of the rows
+MIN_DRIFT_RATIO = 1.5  # of a statistic to its maximum in random orders
+MIN_AGREEMENT_RATIO = 1.1  # likewise, of the agreement of the blocks
+MIN_TREND = 0.3  # rank correlation of a column with the order of the rows
+MIN_DRIFTING = 0.05  # proportion of columns with such a correlation
+N_BLOCKS = 3  # blocks of rows within which a drift must continue
+# Names of properties of genes, proteins and other variables.
+_ANNOTATION = re.compile(
+    r"(?:gene|transcript|exon|seq|sequence)?[\s_.\-]*(?:length|start|end|stop|position|pos|gc|"
+    r"gc[\s_.\-]*content|mass|mz|m/z|rt|retention[\s_.\-]*time|entrez|chr|chromosome|strand|width|"
+    r"molecular[\s_.\-]*weight|mw)(?:[\s_.\-]*(?:id|bp|kda|da))?",
+    re.IGNORECASE,
+)
+
+
+def ignore_rows(rows: Sequence[str]) -> str:
+    """Return the option that omits rows."""
+    return f"--ignore-rows {shlex.quote(','.join(rows))}"
+
+
+def find_row_problems(numbers: Numbers) -> Iterator[Finding]:
+    """Find problems of rows."""
+    if numbers.operator is None or numbers.X.shape[0] < 3:
+        return
+    n = numbers.X.shape[0]
+    if n < MIN_ROWS:
+        yield Finding(
+            "few-rows",
+            Severity.NOTE,
+            f"The table has only {n} rows. Only strong correlations can be detected, and an empty "
+            "selection does not show that the variables are unrelated.",
+        )
+    outliers = outlying_rows(numbers.row_scale)
+    if outliers.size > max(2.0, MAX_OUTLYING * n):
+        outliers = outliers[:0]
+    yield from _outlying(numbers, outliers)
+    yield from _unequal_noise(numbers, outliers)
+    yield from _duplicates(numbers)
+    yield from _drift(numbers, outliers)
+
+
+def _outlying(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
+    """Find rows with larger deviations than the others, in most columns at once."""
+    is_annotation = np.array(
+        [
+            numbers.row_scale[row] > MIN_UNLIKE_SCALE
+            or bool(_ANNOTATION.fullmatch(numbers.rows[row].strip()))
+            for row in outliers
+        ],
+        dtype=bool,
+    )
+    unlike = numbers.name_rows(outliers[is_annotation])
+    if unlike:
+        is_one = len(unlike) == 1
+        yield Finding(
+            "unlike-rows",
+            Severity.WARNING,
+            f"{capitalise(name_rows(unlike))} {'is' if is_one else 'are'} unlike all others: "
+            f"{'its' if is_one else 'their'} values differ "
+            f"{numbers.row_scale[outliers[is_annotation]].max():,.0f} times as much from the "
+            f"column means. {'It' if is_one else 'They'} may contain annotation, totals or other "
+            "units instead of a sample.",
+            rows=unlike,
+            fix=ignore_rows(unlike),
+        )
+    others = outliers[~is_annotation]
+    if others.size:
+        rows = numbers.name_rows(others)
+        scale = numbers.row_scale[others]
+        yield Finding(
+            "outlying-rows",
+            Severity.WARNING,
+            f"{capitalise(name_rows(rows))} {'is' if len(rows) == 1 else 'are'} outlying: "
+            f"deviations from the column means are up to {scale.max():.1f} times as large as in "
+            "the median row. Such rows dominate components. Check them, or repeat the analysis "
+            "without them.",
+            rows=rows,
+            fix=ignore_rows(rows),
+        )
+
+
+def _unequal_noise(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
+    scale = np.delete(numbers.row_scale, outliers)
+    if scale.size < MIN_ROWS:
+        return
+    low, high = np.quantile(scale, [0.05, 0.95])
+    if high > MIN_NOISE_RATIO * low:
+        yield Finding(
+            "unequal-noise",
+            Severity.NOTE,
+            f"The rows have unequal noise: nine in ten rows differ by a factor of up to "
+            f"{high / low:.1f} in all columns at once. FDRPCA and GSPPCA allow for it; the "
+            "results of other methods depend on the noisiest rows.",
+        )
+
+
+def _duplicates(numbers: Numbers) -> Iterator[Finding]:
+    op = numbers.operator
+    if op is None:
+        return
+    pairs = find_duplicates(op)
+    exact = {tuple(pair) for pair in pairs.tolist()}
+    if len(pairs):
+        first = numbers.name_rows(pairs[0])
+        later = numbers.name_rows(np.unique(pairs[:, 1]))
+        yield Finding(
+            "duplicate-rows",
+            Severity.WARNING,
+            f"{len(later):,} rows repeat an earlier row, such as {name_rows(first)}. The test "
+            "counts each row as an independent observation."
+            if len(later) > 1
+            else f"{capitalise(name_rows(first))} are equal. The test counts each row as an "
+            "independent observation.",
+            rows=later,
+            fix=ignore_rows(later) if len(later) <= 20 else "",
+        )
+    near = [pair for pair in _near_duplicates(numbers) if pair not in exact]
+    if near:
+        first = numbers.name_rows(near[0])
+        later = numbers.name_rows(sorted({pair[1] for pair in near}))
+        yield Finding(
+            "near-duplicate-rows",
+            Severity.WARNING,
+            f"{capitalise(name_rows(first))} are nearly equal"
+            + (f" ({plural(len(near) - 1, 'more pair')})" if len(near) > 1 else "")
+            + ". They may be technical replicates of one sample, which are not independent.",
+            rows=later,
+            fix=ignore_rows(later) if len(later) <= 20 else "",
+        )
+
+
+def _near_duplicates(numbers: Numbers) -> list[tuple[int, int]]:
+    """Find pairs of rows that are far closer to each other than to their k-th neighbours.
+
+    The distances r_1 < r_k of a row to its nearest neighbours satisfy P(r_1 < c r_k) = about
+    (k - 1) c^d in d dimensions, whatever the density. The intrinsic dimension d is estimated from
+    the median of r_1 / r_k (compare Facco et al. 2017).
+    """
+    Z = numbers.standardised
+    n, k = Z.shape[0], N_NEIGHBOURS
+    if n < MIN_ROWS or n > MAX_COMPARED_ROWS or Z.shape[1] < 4:
+        return []
+    squares = np.sum(Z * Z, axis=1)
+    distances = np.sqrt(np.maximum(squares[:, None] + squares - 2.0 * (Z @ Z.T), 0.0))
+    np.fill_diagonal(distances, np.inf)
+    distances[distances < 1e-6 * np.sqrt(np.median(squares))] = np.inf  # equal rows
+    nearest = np.partition(distances, k - 1, axis=1)[:, :k]
+    ratio = nearest.min(axis=1) / nearest[:, k - 1]
+    # The median m of r_1 / r_k satisfies (1 - m^d)^(k - 1) = 1 / 2.
+    half = float(np.median(ratio))
+    if not 0.0 < half < 1.0:
+        return []
+    dimension = float(np.log(1.0 - 0.5 ** (1.0 / (k - 1))) / np.log(half))
+    if dimension < MIN_DIMENSION:
+        return []
+    by_chance = (FALSE_DUPLICATES / (n * (k - 1))) ** (1.0 / dimension)
+    limit = min(MAX_DUPLICATE_DISTANCE, by_chance) * nearest[:, k - 1]
+    close = np.triu((distances < limit) & (distances < limit[:, None]), 1)
+    return [(int(i), int(j)) for i, j in np.argwhere(close)]
+
+
+def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
+    """Find values that rise or fall along the rows, also within blocks of rows.
+
+    Sorted rows (patients, then controls) differ between blocks. A drift of an instrument continues
+    within each of them: the trends within the blocks agree. Random orders of the rows, which keep
+    the correlation of the columns, give the null distribution.
+    """
+    Z = np.delete(numbers.standardised, outliers, axis=0)
+    n, p = Z.shape
+    if n < MIN_DRIFT_ROWS or p < MIN_DRIFT_COLUMNS:
+        return
+    Z = Z[np.unique(np.linspace(0, n - 1, min(n, MAX_DRIFT_ROWS)).astype(int))]
+    Z = Z[:, np.unique(np.linspace(0, p - 1, min(p, MAX_DRIFT_COLUMNS)).astype(int))]
+    ranks = rankdata(Z, axis=0)
+    rng = np.random.default_rng(0)
+    blocks = np.array_split(np.arange(len(ranks)), N_BLOCKS)
+    squares, agreement = _drift_statistics(ranks, blocks)
+    null = [
+        _drift_statistics(ranks[rng.permutation(len(ranks))], blocks) for _ in range(N_PERMUTATIONS)
+    ]
+    within = [
+        _drift_statistics(np.concatenate([ranks[rng.permutation(rows)] for rows in blocks]), blocks)
+        for _ in range(N_PERMUTATIONS)
+    ]
+    if squares <= MIN_DRIFT_RATIO * max(value for value, _ in null):
+        return
+    if agreement <= MIN_AGREEMENT_RATIO * max(value for _, value in within):
+        return
+    strong = np.abs(_trends(ranks)) > MIN_TREND
+    if strong.mean() < MIN_DRIFTING:
+        return
+    yield Finding(
+        "row-order",
+        Severity.WARNING,
+        f"The values drift along the rows: {percent(float(strong.mean()), 0)} of the columns have "
+        f"a rank correlation above {MIN_TREND:g} with the order of the rows, also within parts of "
+        "the table. If the order is that of measurement, the drift of the instrument correlates "
+        "the variables: remove it by a covariate with the order. If the table was sorted by a "
+        "measurement, ignore this warning.",
+    )
+
+
+def _drift_statistics(ranks: np.ndarray, blocks: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Return the sum of squared trends, and the agreement of the trends within blocks."""
+    trends = np.stack([_trends(ranks[rows]) for rows in blocks])
+    total = trends.sum(axis=0)
+    agreement = 0.5 * float(total @ total - np.sum(trends * trends))
+    return float(np.sum(_trends(ranks) ** 2)), agreement
+
+
+def _trends(ranks: np.ndarray) -> np.ndarray:
+    """Compute the correlation of each column with the order of the rows."""
+    order = np.arange(len(ranks)) - (len(ranks) - 1) / 2.0
+    centred = ranks - ranks.mean(axis=0)
+    lengths = np.sqrt(np.sum(centred * centred, axis=0) * (order @ order))
+    return np.asarray((order @ centred) / np.where(lengths > 0, lengths, np.inf))
