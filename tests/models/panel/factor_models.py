@@ -6,9 +6,9 @@ import numpy as np
 from scipy import sparse
 
 from prosparse.data import standardise
+from prosparse.models.panel.cross_validation import N_FOLDS
 from prosparse.models.panel.factors import FactorModel
 from prosparse.models.panel.folds import Split, split_rows
-from prosparse.models.panel.model import N_FOLDS
 
 
 def random_model(rng, p=12, r=4):
@@ -93,3 +93,8 @@ def with_whole(splits):
     """The split without held-out rows, then the given ones."""
     all_rows = np.ones(splits[0].training.size, dtype=bool)
     return [Split(all_rows, ~all_rows), *splits]
+
+
+def rows_of(fold, Z):
+    """Return the held-out rows, centred at the mean of the others."""
+    return Z[fold.held_out] - Z[~fold.held_out].mean(axis=0)

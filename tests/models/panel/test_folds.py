@@ -7,6 +7,7 @@ from scipy import sparse
 
 from prosparse.data.row_groups import row_groups
 from prosparse.models.panel import folds as folds_module
+from prosparse.models.panel.cross_validation import N_FOLDS
 from prosparse.models.panel.folds import (
     decompose_folds,
     decompose_from_outer,
@@ -14,7 +15,6 @@ from prosparse.models.panel.folds import (
     project_some_rows,
     split_rows,
 )
-from prosparse.models.panel.model import N_FOLDS
 
 # --- splits
 

@@ -22,8 +22,8 @@ from prosparse import (
     save,
 )
 from prosparse.models.panel import folds
+from prosparse.models.panel.cross_validation import N_FOLDS_SMALL
 from prosparse.models.panel.factors import FactorModel
-from prosparse.models.panel.model import N_FOLDS_SMALL
 
 P = 18
 NAMES = [f"gene {k}" for k in range(P)]
@@ -417,7 +417,7 @@ def test_nearly_equal_large_counts(seed):
 
 
 def test_held_out_rows_that_do_not_vary(monkeypatch):
-    monkeypatch.setattr("prosparse.models.panel.model.N_REPEATS", 1)
+    monkeypatch.setattr("prosparse.models.panel.cross_validation.N_REPEATS", 1)
     monkeypatch.setattr(folds, "MAX_HELD_OUT", 2)
     splits = folds.split_rows(np.ones(30, dtype=bool), N_FOLDS_SMALL, None, 0)
     first, second, *_ = np.flatnonzero(~np.any([split.held_out for split in splits], axis=0))
@@ -462,10 +462,12 @@ def test_groups_of_centred_data_change_nothing(monkeypatch):
     X = pd.DataFrame(correlated())
     X = (X - X.groupby(label).transform("mean")).to_numpy()
     monkeypatch.setattr(
-        "prosparse.models.panel.model.split_rows",
+        "prosparse.models.panel.cross_validation.split_rows",
         lambda rows, n_folds, codes, seed: folds.split_rows(rows, n_folds, None, seed),
     )
-    monkeypatch.setattr("prosparse.models.panel.model.can_hold_out_groups", lambda codes: False)
+    monkeypatch.setattr(
+        "prosparse.models.panel.cross_validation.can_hold_out_groups", lambda codes: False
+    )
     found, plain = Panel(4).fit(X, groups=label), Panel(4).fit(X)
     assert list(found.heldout_r2_by_group_) == ["a", "b", "c"]
     np.testing.assert_array_equal(found.order_, plain.order_)
@@ -635,7 +637,7 @@ def test_all_containers_give_the_same_result(container, shape, counts):
 def test_leading_components_of_large_data(container, monkeypatch):
     X = correlated(n=120, p=40)
     groups = np.arange(120) % 6
-    monkeypatch.setattr("prosparse.models.panel.model.EMPIRICAL_WEIGHTS", (0.0,))
+    monkeypatch.setattr("prosparse.models.panel.guide.EMPIRICAL_WEIGHTS", (0.0,))
     exact = Panel(5).fit(X, groups=groups)
     monkeypatch.setattr(folds, "EXACT_SIDE", 10)
     monkeypatch.setattr(folds, "_TOLERANCE", 1e-6)

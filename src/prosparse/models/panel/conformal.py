@@ -145,7 +145,8 @@ def widening(ratios: np.ndarray, fifth: np.ndarray, coverage: float) -> float:
     the rows with the largest errors.
     """
     worst = ratios[fifth == N_ROW_GROUPS - 1]
-    return max(1.0, float(np.quantile(worst, max(1.0 - WORST_ROWS * (1.0 - coverage), 0.0))))
+    proportion = max(1.0 - WORST_ROWS * (1.0 - coverage), 0.0)
+    return max(1.0, float(np.quantile(worst, proportion, method="higher")))
 
 
 def calibrate_on_folds(

@@ -21,7 +21,9 @@ MAX_COMPONENTS_WIDE = 64
 # Residual relative to the largest eigenvalue if only leading components are computed. Their
 # variance is measured in held-out rows, which makes a fine tolerance unnecessary.
 _TOLERANCE = 1e-2
-_RANK_TOLERANCE = 1e-11  # relative size of the eigenvalues that are rounding errors
+# Eigenvalues that are rounding errors, relative to the largest one and to the sum of squares of all
+# rows. Training rows that do not vary have eigenvalues of rounding errors only.
+_RANK_TOLERANCE, _ZERO_TOLERANCE = 1e-11, 1e-14
 MAX_HELD_OUT = 2_000  # maximum number of held-out rows per fold
 MAX_GROUP = 2 / 3  # maximum proportion of the rows in a group that is held out
 
@@ -122,13 +124,14 @@ def decompose_folds(op: Operator, splits: list[Split]) -> list[Fold]:
 
 def decompose_from_outer(op: Operator, outer: np.ndarray, splits: list[Split]) -> list[Fold]:
     """Compute the components of the training rows from ``outer``, X X' of all rows."""
-    folds = []
+    folds, total = [], float(np.trace(outer))
     for training, held_out in splits:
         rows = np.flatnonzero(training)
         inner = outer[np.ix_(rows, rows)]
         inner = inner - inner.mean(axis=0)
         inner = inner - inner.mean(axis=1, keepdims=True)
-        eigenvalues, U = _sort_eigenpairs(np.linalg.eigh(0.5 * (inner + inner.T)), op.shape[1])
+        pairs = np.linalg.eigh(0.5 * (inner + inner.T))
+        eigenvalues, U = _sort_eigenpairs(pairs, op.shape[1], total)
         weights = np.zeros((held_out.size, eigenvalues.size))
         weights[rows] = (U - U.mean(axis=0)) / np.sqrt(eigenvalues)
         scores = outer @ weights  # of all rows, as the components are X'F
@@ -186,7 +189,7 @@ def _from_gram(op: Operator, splits: list[Split]) -> Iterator[Fold]:
         fold_gram, fold_sum = (grams[number], sums[:, number]) if held_out.any() else (0.0, 0.0)
         training_sum, n_training = total_sum - fold_sum, int(training.sum())
         gram = total_gram - fold_gram - np.outer(training_sum, training_sum) / n_training
-        eigenvalues, V = _sort_eigenpairs(np.linalg.eigh(gram), p)
+        eigenvalues, V = _sort_eigenpairs(np.linalg.eigh(gram), p, float(np.trace(total_gram)))
         V, mean = V[:, : min(n_training - 1, p)], training_sum / n_training
         variances = eigenvalues[: V.shape[1]] / n_training
         scores = _held_out_scores(op, held_out, mean, V)
@@ -230,10 +233,13 @@ def _held_out_scores(
     return project_some_rows(op, V, held_out) - mean @ V
 
 
-def _sort_eigenpairs(pairs: tuple[np.ndarray, np.ndarray], p: int) -> tuple[np.ndarray, np.ndarray]:
+def _sort_eigenpairs(
+    pairs: tuple[np.ndarray, np.ndarray], p: int, total: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Sort eigenpairs in decreasing order and drop rounding errors and excess components."""
     eigenvalues, vectors = pairs[0][::-1], pairs[1][:, ::-1]
-    rank = int(np.sum(eigenvalues > _RANK_TOLERANCE * eigenvalues[0]))
+    smallest = max(_RANK_TOLERANCE * float(eigenvalues[0]), _ZERO_TOLERANCE * total)
+    rank = int(np.sum(eigenvalues > smallest))
     rank = min(rank, _max_components(p))
     return eigenvalues[:rank], vectors[:, :rank]
 

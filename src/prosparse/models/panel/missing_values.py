@@ -15,6 +15,7 @@ import numpy as np
 
 from ...data import standardise
 from ...data.row_groups import RowGroups
+from .cross_validation import cross_validate
 from .factors import FactorModel, mix_covariances, rescale_loadings
 
 N_DRAWS = 8  # number of times that the missing values are drawn
@@ -35,7 +36,6 @@ def complete_rows(X: np.ndarray, seed: int) -> np.ndarray:
     -------
     ndarray of shape (n, p)
     """
-    from .model import cross_validate  # the model of complete rows, which needs this module
 
     rng = np.random.default_rng(seed)
     is_missing = np.isnan(X)
