@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from ..errors import InputError, ParameterError, TableError, plural
 from ..findings import Findings, findings_of, scores_of
+from ..inference.progress import announce
 from ..models._base import VariableSelector
 from ..persistence import versions
 from ..registry import method_of, offered
@@ -85,6 +86,7 @@ def _analyse(
         for name, value in (("y", y), ("groups", table.groups), ("covariates", table.covariates))
         if value is not None
     }
+    announce("fitting the model")
     fit_start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -93,6 +95,7 @@ def _analyse(
     if "verbose" in model.get_params(deep=False):
         model.set_params(verbose=0)
     found = findings_of(model, total_variance)
+    announce("testing the result")
     diagnostics = run_diagnostics(
         model,
         found,

@@ -5,6 +5,7 @@ Exit codes: 0 success; 1 the file or the data cannot be used; 2 invalid usage; 1
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 import sys
@@ -21,6 +22,7 @@ from rich.text import Text
 from ..errors import InputError, ModelFileError, ParameterError, TableError, check_choice
 from ..files import write_text
 from ..findings import findings_of
+from ..inference.progress import announce
 from ..persistence import load_with_about, save
 from ..registry import METHODS, offered
 from ..report import render
@@ -395,7 +397,9 @@ def _merge_options(stored: ReadOptions, given: ReadOptions) -> ReadOptions:
 
 def _read_table(file: Path, read_options: ReadOptions, output_options: OutputOptions) -> Table:
     if output_options.quiet or not sys.stderr.isatty():
-        return read_table(file, read_options)
+        announce("reading the table")
+        count = functools.partial(announce, "reading the rows of the table")
+        return read_table(file, read_options._replace(progress=count))
     columns = (SpinnerColumn("line"), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading")
@@ -436,6 +440,7 @@ def _write_analysis(
         check_same_table(folder, folder / MODEL, file)
     result = _analyse_file(file, read_options, options, output_options)
     replaced = _find_replaced(folder / MODEL, result)
+    announce("writing the results")
     with replace_folder(folder) as partial:
         write_results(result, partial)
     return result, folder, replaced
