@@ -241,7 +241,7 @@ def test_batches_of_modalities(mdata, mudata):
     ("batch_key", "words"),
     [
         ("patient", r"`batch_key` must be one of the columns of `.obs` \('donor'\), got 'patient'"),
-        (3, "`batch_key` must be None or the name of a column of `.obs`, got 3"),
+        (3, "`batch_key` must be None, or the name or names of columns of `.obs`, got 3"),
         ("donor", r"`batch_key` \('donor'\) must have a label for every observation; 2 have none"),
     ],
 )
@@ -1074,9 +1074,9 @@ def test_constraints_of_spatial_panels():
 # --- how the functions are called
 
 FUNCTIONS = [
-    (psa.pp.select_variables, GSPPCA, {"n_components"}),
-    (psa.tl.gsppca, GSPPCA, {"n_components"}),
-    (psa.tl.fdrpca, FDRPCA, {"n_components"}),
+    (psa.pp.select_variables, GSPPCA, {"n_components", "n_features_to_select"}),
+    (psa.tl.gsppca, GSPPCA, {"n_components", "n_features_to_select"}),
+    (psa.tl.fdrpca, FDRPCA, {"n_components", "max_features", "counts"}),
     (psa.tl.sca, SCA, {"n_components", "views"}),
     (
         psa.pp.select_panel,
@@ -1095,7 +1095,7 @@ def test_signatures_spell_out_the_parameters_of_the_estimator(function, estimato
     for name, value in estimator().get_params().items():
         if name not in own:
             assert there[name].default == value, name
-    assert own - {"n_features_to_select"} <= set(there)
+    assert own - {"n_features_to_select", "max_features"} <= set(there)
     described = re.findall(r"^(\w+) : ", function.__doc__.partition("Returns")[0], re.MULTILINE)
     assert sorted(described) == sorted(there)
 
