@@ -10,21 +10,12 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
-from itertools import combinations
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from sklearn import datasets as sklearn_datasets
-from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.model_selection import KFold
 
 from prosparse.models.panel import Panel
-from prosparse.models.panel.best_subset import find_best_subset
-from prosparse.models.panel.factors import FactorModel
-from prosparse.models.panel.greedy import Constraints
-
-from .base import Claim, Experiment, PageTable, Result, Row, mean_row, seed_range
-from .data import Data
 
 Array = np.ndarray
 

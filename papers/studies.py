@@ -8,7 +8,6 @@ Cells: blood cells of two studies, 3,774 sorted ones and 2,700 of 10x Genomics.
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ from scipy import sparse
 
 from prosparse.models.panel import Panel
 
-from .base import Claim, Experiment, PageTable, Result, Row, make_figure, mean_row, save_figure
 from .competing_gene_panels import select_by_spapros, select_gene_basis
 from .competing_selection import forward_selection
 from .data import Data
@@ -25,9 +23,7 @@ from .panels import (
     Split,
     binomial_deviance,
     nearest_cells,
-    neighbours_preserved,
     reconstruction_r2,
-    type_accuracy,
 )
 
 Array = np.ndarray
@@ -100,14 +96,14 @@ def r2_in(train: Array, test: Array, columns: Array) -> float:
 def leave_one_study_out(studies: dict[str, Array], sizes: tuple[int, ...]) -> dict[str, Array]:
     """Return the R2 in each left-out study, (n_studies, n_sizes), for each method."""
     results: dict[str, list[list[float]]] = {method: [] for method in METHODS}
-    for left_out in studies:
+    for left_out, new in studies.items():
         others = [name for name in studies if name != left_out]
         training = [standardise(studies[name]) for name in others]
         # Variances of different platforms are compared by their ranks.
         raw_std = np.mean(
             [np.argsort(np.argsort(studies[name].std(axis=0))) for name in others], axis=0
         )
-        test, pooled = standardise(studies[left_out]), np.concatenate(training)
+        test, pooled = standardise(new), np.concatenate(training)
         columns = [select_columns(training, raw_std, size) for size in sizes]
         for method in METHODS:
             results[method].append([r2_in(pooled, test, part[method]) for part in columns])
