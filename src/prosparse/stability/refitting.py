@@ -140,7 +140,7 @@ class Refitter:
         for view in self.views:
             container = container_of(view)
             if container.in_memory and not container.is_sparse:
-                values = adjustment.residuals(container.to_dense(view))
+                values = _residuals(adjustment, container.to_dense(view))
                 view = container.replace_values(view, values)  # noqa: PLW2901
             adjusted.append(view)
         return adjusted
@@ -151,6 +151,19 @@ class Refitter:
         """Fit a clone to the data of `randomise`; return the error if the fit fails."""
         codes = None if self.groups is None else self.groups.codes
         return self.refit(views, y, codes, self.covariates, parameters)
+
+
+def _residuals(adjustment: Any, values: Any) -> Any:
+    """Return residuals given the covariates; missing values are filled by means, and remain."""
+    missing = np.isnan(to_numpy(values))
+    if not missing.any():
+        return adjustment.residuals(values)
+    dense = to_numpy(values).astype(float)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Mean of empty slice")
+        means = np.nanmean(dense, axis=0)
+    residuals = np.asarray(adjustment.residuals(np.where(missing, means, dense)))
+    return np.where(missing, np.nan, residuals)
 
 
 def _check_covariates(model: Any, covariates: Any) -> Any:

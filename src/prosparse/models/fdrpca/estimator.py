@@ -523,16 +523,35 @@ class FDRPCA(AdjustedProjection):
 
     def _conditional_scores(self, table: Table, metadata: dict[str, Any]) -> ScoreDistribution:
         """Compute the distribution of the scores given the observed values."""
-        Z = dense_with_missing(table)
-        seen, selected = ~np.isnan(Z), np.flatnonzero(to_numpy(self.support_))
-        filled = np.where(seen, Z, to_numpy(self.mean_).astype(float))
-        op = self._operator_of(filled, selected, **metadata)
-        standardised = np.where(seen[:, selected], np.asarray(op.dense(), dtype=float), np.nan)
+        selected = np.flatnonzero(to_numpy(self.support_))
+        standardised = self._standardised_observed(table, selected, metadata)
         components = to_numpy(self.components_).astype(float)[:, selected]
         variances = to_numpy(self.explained_variance_).astype(float)
         q, d = selected.size, variances.size
         noise = max(q - float(variances.sum()), 0.0) / max(q - d, 1)
         return conditional_scores(standardised, components.T, variances, noise)
+
+    def _score(self, X: TableLike, **metadata: Any) -> float:
+        check_is_fitted(self)
+        table = self._validate(X, reset=False)
+        if not self._has_missing(table):
+            return super()._score(X, **metadata)
+        varying = to_numpy(self.varying_)
+        Z = self._standardised_observed(table, np.flatnonzero(varying), metadata)
+        components = to_numpy(self.components_).astype(float)[:, varying]
+        fitted = self._conditional_scores(table, metadata).mean @ components
+        total = float(np.nansum(Z**2))
+        return 1.0 - float(np.nansum((Z - fitted) ** 2)) / total if total else 1.0
+
+    def _standardised_observed(
+        self, table: Table, columns: np.ndarray, metadata: dict[str, Any]
+    ) -> np.ndarray:
+        """Standardise some columns as in ``fit``; missing values remain NaN."""
+        Z = dense_with_missing(table)
+        seen = ~np.isnan(Z)
+        filled = np.where(seen, Z, to_numpy(self.mean_).astype(float))
+        op = self._operator_of(filled, columns, **metadata)
+        return np.where(seen[:, columns], np.asarray(op.dense(), dtype=float), np.nan)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
