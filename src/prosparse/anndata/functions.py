@@ -237,6 +237,9 @@ def fdrpca(
     *,
     fdr: float = 0.05,
     null: Literal["robust", "exchangeable"] = "robust",
+    control: Literal["bh", "knockoff"] = "bh",
+    n_shadows: int = 1,
+    n_draws: int = 1,
     min_communality: float = 0.0,
     n_top_genes: int | None = None,
     rank_transform: bool = False,
@@ -249,6 +252,7 @@ def fdrpca(
     pca_names: bool = False,
     key_added: str = "fdrpca",
     copy: bool = False,
+    random_state: int | np.random.RandomState | None = 0,
 ) -> AnnData | MuData | None:
     """Select variables with shared variance and compute scores, by `FDRPCA`.
 
