@@ -178,6 +178,11 @@ SOURCES = {
         "diabetes of Efron et al. (2004) with all interactions (R package elasticnet)",
         "X2 (442 x 64), y (442 responses), feature_names2 (64 strings)",
     ),
+    "gtex": Source(
+        "gtex_zscores_1000x44.npz",
+        "z-scores of the strongest effects of 1,000 genes in 44 tissues, GTEx (R package flashier)",
+        "X (1000 x 44 z-scores)",
+    ),
     "usps": Source(
         "usps_16x16.npz",
         "USPS handwritten digits, training images",

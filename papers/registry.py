@@ -22,6 +22,7 @@ MODULES = (
     "trust",  # E23
     "tests_of_variables",  # E24
     "knockoffs",  # E25
+    "sparse_factors",  # E26
     "row_sparse",  # E27
 )
 

@@ -1,4 +1,4 @@
-"""Command-line interface: ``prosparse select | panel | regress | ...``.
+"""Command-line interface: ``prosparse check | select | panel | ...``.
 
 The commands are imported when one of them is called, so that ``prosparse --help`` does not import
 NumPy and scikit-learn.
@@ -17,6 +17,7 @@ from .._version import __version__
 
 # Summaries of the commands.
 COMMANDS = {
+    "check": "Check a table before it is analysed.",
     "select": "Select the variables that share variance, and write a report.",
     "panel": "Select a few variables that predict all others.",
     "regress": "Select the variables that predict a response.",

@@ -233,7 +233,8 @@ def refit_parameters(
     }
     n_components = int(getattr(model, "n_components_", 0))
     automatic = isinstance(fitted.get("n_components"), str)
-    if selection_only and method.tests_variables and not fitted["min_communality"]:
+    restricted = fitted.get("min_communality") or fitted.get("max_features") is not None
+    if selection_only and method.tests_variables and not restricted:
         parameters["n_components"] = 1
     elif automatic and 0 < n_components < n_rows - 2:
         parameters["n_components"] = n_components

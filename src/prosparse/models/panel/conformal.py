@@ -9,9 +9,13 @@ to their covariance S, have larger errors. The exponent b, between 0 and 1, is t
 logarithm of the mean squared error of a row. The width c_j is a quantile of the absolute errors of
 calibration rows, divided by g_i: the k-th smallest of m, k = ceil((m + 1) coverage). If the
 calibration rows have not been used by `fit`, the interval covers a new row with at least this
-probability, whatever the distribution (Vovk, Gammerman & Shafer 2005; Lei et al. 2018). All widths
-are multiplied by one factor, at least 1, with which the fifth of the rows with the largest errors
-is covered with probability 1 - 1.6 (1 - coverage): 92 % for intervals of 95 %.
+probability, whatever the distribution (Vovk, Gammerman & Shafer 2005; Lei et al. 2018).
+
+Some rows have larger errors than others. The rows are divided into fifths for each variable, by the
+mean squared error of *the other* variables in the row: the error of the variable itself would
+select the entries that its interval misses. All widths are multiplied by one factor, at least 1,
+with which the fifth with the largest errors is covered with probability 1 - 1.6 (1 - coverage):
+92 % for intervals of 95 %.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ class Calibration(NamedTuple):
     r2_std: np.ndarray  # (p,) standard error of the held-out R2
     # Coverage of held-out entries by intervals calibrated without their fold.
     coverage: np.ndarray  # (p,) of each variable
-    coverage_by_fifth: np.ndarray  # (5,) of rows in the order of their errors
+    coverage_by_fifth: np.ndarray  # (5,) see `order_by_error`
     rows: np.ndarray  # (m,) rows that calibrated the intervals
     row_coverage: np.ndarray  # (m,)
 
@@ -130,19 +134,26 @@ def fit_intervals(
     return Intervals(width, ratios)
 
 
-def order_by_error(errors: np.ndarray) -> np.ndarray:
-    """Divide the rows into fifths of increasing mean squared relative error, (m,)."""
-    squares = errors**2
-    means = np.mean(squares / np.maximum(squares.mean(axis=0), 1e-300), axis=1)
-    ranks = np.argsort(np.argsort(means, kind="stable"), kind="stable")
-    return np.asarray(ranks * N_ROW_GROUPS // means.size)
+def order_by_error(errors: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """Divide the rows into fifths for each column, by the errors of the other columns, (m, k).
+
+    ``errors``, (m, k), are absolute errors. The mean squared relative error of the other columns is
+    increasing from fifth to fifth; a single column uses ``distance``, (m,), instead.
+    """
+    relative = errors**2
+    relative /= np.maximum(relative.mean(axis=0), 1e-300)
+    means = relative.sum(axis=1, keepdims=True) - relative
+    if errors.shape[1] == 1:
+        means = distance[:, None]
+    ranks = np.argsort(np.argsort(means, axis=0, kind="stable"), axis=0, kind="stable")
+    return np.asarray(ranks * N_ROW_GROUPS // errors.shape[0])
 
 
 def widening(ratios: np.ndarray, fifth: np.ndarray, coverage: float) -> float:
     """Compute the factor by which intervals are widened, at least 1.
 
-    With it the intervals miss at most `WORST_ROWS` times as many entries as allowed in the fifth of
-    the rows with the largest errors.
+    ``ratios`` and ``fifth``, (m, k), are those of `Intervals` and `order_by_error`. With the factor
+    the intervals miss at most `WORST_ROWS` times as many entries as allowed in the last fifth.
     """
     worst = ratios[fifth == N_ROW_GROUPS - 1]
     proportion = max(1.0 - WORST_ROWS * (1.0 - coverage), 0.0)
@@ -202,7 +213,8 @@ def calibrate_on_folds(
         return np.abs(errors), values
 
     width, r2_std, covered = np.zeros(p), np.zeros(p), np.ones(p)
-    exponent, factor, row_coverage = 0.0, 1.0, np.ones((2, all_rows.size))
+    exponent, factor, row_coverage = 0.0, 1.0, np.ones(all_rows.size)
+    by_fifth = np.ones(N_ROW_GROUPS)
     others = np.setdiff1d(np.arange(p), panel)
     if others.size:
         sample = np.sort(np.random.default_rng(seed).permutation(others)[:_MAX_SAMPLED_COLUMNS])
@@ -210,10 +222,13 @@ def calibrate_on_folds(
         squares = errors**2
         relative = squares / np.maximum(squares.mean(axis=0), 1e-300)
         exponent = fit_exponent(relative.mean(axis=1), distance)
-        growth, fifth = row_factor(distance, exponent), order_by_error(errors)
+        growth, fifth = row_factor(distance, exponent), order_by_error(errors, distance)
         ratios = fit_intervals(errors, growth, fold_of, coverage).ratios
         factor = widening(ratios, fifth, coverage)
-        row_coverage = np.stack([np.mean(ratios <= factor, axis=1), fifth])
+        is_covered = ratios <= factor
+        row_coverage = is_covered.mean(axis=1)
+        if all_rows.size >= N_ROW_GROUPS:
+            by_fifth = np.array([is_covered[fifth == k].mean() for k in range(N_ROW_GROUPS)])
         step = max(int(_MAX_ENTRIES // op.shape[0]), 1)
         for start in range(0, others.size, step):
             chunk = others[start : start + step]
@@ -225,10 +240,5 @@ def calibrate_on_folds(
             intervals = fit_intervals(errors, growth, fold_of, coverage)
             width[chunk] = factor * intervals.width
             covered[chunk] = np.mean(intervals.ratios <= factor, axis=0)
-    by_fifth = np.array(
-        [np.mean(row_coverage[0, row_coverage[1] == k]) for k in range(N_ROW_GROUPS)]
-        if others.size and all_rows.size >= N_ROW_GROUPS
-        else np.ones(N_ROW_GROUPS)
-    )
     r2_std /= np.sqrt(max(distance.size - 1, 1))
-    return Calibration(width, exponent, r2_std, covered, by_fifth, all_rows, row_coverage[0])
+    return Calibration(width, exponent, r2_std, covered, by_fifth, all_rows, row_coverage)
