@@ -38,7 +38,6 @@ FORMAT_FIELDS = {
     "sheet": False,
 }
 _REPEATED = {"label", "ignore", "as_variable", "covariates", "na", "ignore_rows"}
-REPEATABLE = {f"--{name.replace('_', '-')}" for name in (*_REPEATED, "include", "exclude")}
 
 
 class Settings(NamedTuple):
@@ -69,40 +68,21 @@ def table_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
-def to_words(options: Mapping[str, Any]) -> Words:
-    """Return options as words of the command line."""
+def split_words(options: str) -> Words:
+    """Return the words of options as the command line has them."""
     words: Words = []
-    for field, value in options.items():
-        flag = f"--{field.replace('_', '-')}"
-        if value is True:
-            words.append((flag, None))
-        elif isinstance(value, list | tuple):
-            words += [(flag, str(entry)) for entry in value]
-        elif value not in (None, "", False):
-            words.append((flag, str(value)))
-    return words
-
-
-def split_fix(fix: str) -> Words:
-    """Return the options in a fix of `prosparse.checks`."""
-    words: Words = []
-    for word in shlex.split(fix):
+    for word in shlex.split(options):
         if word.startswith("--"):
-            words.append((word, None))
+            flag, equals, value = word.partition("=")
+            words.append((flag, value if equals else None))
         else:
             words[-1] = (words[-1][0], word)
     return words
 
 
-def join_words(first: Words, others: Iterable[tuple[str, str | None]]) -> Words:
-    """Add options that are not given yet, or that may be repeated."""
-    given = {flag for flag, _ in first}
-    added = [
-        (flag, value)
-        for flag, value in others
-        if flag not in given or (flag in REPEATABLE and (flag, value) not in first)
-    ]
-    return [*first, *added]
+def answer_words(answers: Mapping[str, Any]) -> Words:
+    """Return the options of a question as words of the command line."""
+    return [(f"--{name}", None if value is True else str(value)) for name, value in answers.items()]
 
 
 def to_arguments(words: Words) -> list[str]:
@@ -118,25 +98,24 @@ def to_arguments(words: Words) -> list[str]:
     return arguments
 
 
-def analysis_words(
-    settings: Settings, fix: str, accepted: Iterable[str], answers: Mapping[str, Any]
-) -> Words:
-    """Return the options of an analysis: choices of the user first, then fixes.
+def analysis_words(settings: Settings, options: str, accepted: Iterable[str]) -> Words:
+    """Return the options of an analysis.
 
-    Labels replace groups, covariates and the response if the command has no such option
-    (``accepted``), so that they are not taken for variables.
+    ``options`` are those of the checked table, which the answers of the user override. Labels
+    replace groups, covariates and the response if the command does not accept them, so that they
+    are not taken for variables.
     """
     accepted = {*accepted}
-    words = join_words(
-        to_words(answers), join_words(to_words(table_options(settings)), split_fix(fix))
-    )
+    words = answer_words(settings.answers)
+    given = {flag for flag, _ in words}
+    words += [word for word in split_words(options) if word[0] not in given]
+    words += [("--response", name) for name, role in settings.roles.items() if role == "response"]
     labels = ("--groups", "--covariates", "--response")
     result: Words = []
     for flag, value in words:
-        word = (flag, value)
-        if flag not in accepted and flag in labels and value is not None:
-            name = value.removeprefix("C(").removesuffix(")") if value.startswith("C(") else value
-            word = ("--label", name)
-        if word[0] in accepted and word not in result:
-            result.append(word)
-    return result
+        names = [value]
+        if flag in labels and flag not in accepted and value is not None:
+            names = [part.removeprefix("C(").removesuffix(")") for part in value.split(",")]
+            flag = "--label"  # noqa: PLW2901
+        result += [(flag, name) for name in names if flag in accepted]
+    return list(dict.fromkeys(result))

@@ -127,6 +127,7 @@ class _WorkerProcess:
         self.process = context.Process(target=worker.main, args=(end,), daemon=True)
         self.process.start()
         end.close()
+        self.lock = threading.Lock()  # only one thread may wait for the process
 
     def run(self, request: dict[str, Any], receive: Callable[[dict[str, Any]], None]) -> str:
         """Send a request and receive events; return the reason if the process failed."""
@@ -138,25 +139,28 @@ class _WorkerProcess:
                 if event["event"] in ("done", "failed"):
                     return ""
         except (EOFError, OSError):
-            self.process.join(END_SECONDS)
-        code = self.process.exitcode
+            with self.lock:
+                self.process.join(END_SECONDS)
+                code = self.process.exitcode
         if code == -signal.SIGKILL:
             return "The analysis was stopped by the system, probably because memory ran out."
         return f"The analysis ended unexpectedly (exit code {code})."
 
     def end(self) -> None:
         """End the process and the processes that it started."""
-        self.connection.close()
-        if self.process.pid is None:
-            return
-        for send in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-            try:
-                os.killpg(self.process.pid, send)  # the worker leads its own group
-            except (AttributeError, ProcessLookupError, PermissionError):
-                self.process.terminate()
-            self.process.join(END_SECONDS)
-            if not self.process.is_alive():
+        with self.lock:
+            self.connection.close()
+            pid = self.process.pid
+            if pid is None or not self.process.is_alive():
                 return
+            for send in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+                try:
+                    os.killpg(pid, send)  # the worker leads its own group
+                except (AttributeError, ProcessLookupError, PermissionError):
+                    self.process.terminate()
+                self.process.join(END_SECONDS)
+                if not self.process.is_alive():
+                    return
 
 
 class Workers:

@@ -39,22 +39,26 @@ def main(connection: Connection) -> None:
         request = json.loads(connection.recv_bytes())
     except (EOFError, OSError):
         return  # the server has ended
-    events = _Events(connection)
-    try:
-        from ...inference.progress import observe
-        from ...tables.reader_process import limit_resources
+    from ...inference.progress import observe
+    from ...tables.reader_process import limit_resources
 
-        limit_resources(request["memory"], MAX_SECONDS)
-        os.chdir(request["folder"])
-        with observe(events.progress):
-            answer = {"check": check, "command": run_command}[request["task"]](request)
-        events.send(answer)
+    events = _Events(connection)
+    limit_resources(request["memory"], MAX_SECONDS)
+    with observe(events.progress):
+        events.send(answer(request))
+    connection.close()
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Run a task in the folder of its files; return the last event."""
+    os.chdir(request["folder"])
+    try:
+        return {"check": check, "command": run_command}[request["task"]](request)
     except MemoryError:
-        events.send(_failure("There is not enough memory for this table."))
+        return _failure("There is not enough memory for this table.")
     except Exception as error:  # the page shows no traceback
         traceback.print_exc()
-        events.send(_failure(UNKNOWN_ERROR.format(type(error).__name__)))
-    connection.close()
+        return _failure(UNKNOWN_ERROR.format(type(error).__name__))
 
 
 def _import_library() -> None:
@@ -96,17 +100,21 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
     from ...checks.fixes import apply_fix, join_fixes
     from ...errors import InputError, ParameterError
     from ...inference.progress import announce
+    from ...tables.roles_file import format_options
     from ..options import TableOptions
 
     path = Path(request["file"])
     given = {key: value for key, value in request["options"].items() if key != "response"}
     fixed: dict[tuple[str, tuple[str, ...]], Any] = {}  # findings that are corrected
     findings: list[Any] = []
+    analysis: dict[str, Any] = {}
     try:
         options = TableOptions(**given).read_options(path, request["options"].get("response"))
         for k in range(MAX_ROUNDS):
             announce("checking the table", k)
             checked = check_file(path, options)
+            if not checked.roles:
+                return _failure(" ".join(found.message for found in checked.check.findings))
             findings = [
                 found
                 for found in checked.check.findings
@@ -118,7 +126,8 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
                 if found.code not in request["refused"] and join_fixes([found])
             ]
             fixed |= {(found.code, found.columns): found for found in new}
-            before, (options, _) = options, apply_fix(options, join_fixes(new))
+            before, (options, further) = options, apply_fix(options, join_fixes(new))
+            analysis |= further
             if options == before:
                 break
     except (InputError, ParameterError) as error:
@@ -131,7 +140,7 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
         "roles": {name: str(role) for name, role in checked.roles.items()},
         "header": checked.preview.header,
         "rows": checked.preview.rows,
-        "fix": join_fixes(fixed.values()),
+        "options": format_options(options, analysis),
         "transposed": options.transpose,
         "notes": list(checked.notes),
         "commands": _accepted_options(),

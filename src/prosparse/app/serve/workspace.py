@@ -50,9 +50,7 @@ class Setup(NamedTuple):
         """Arguments of the command of the selected question."""
         command = self.question.command
         check = self.check.result
-        words = analysis_words(
-            self.settings, check["fix"], check["commands"][command], self.settings.answers
-        )
+        words = analysis_words(self.settings, check["options"], check["commands"][command])
         return [command, self.table.name, *to_arguments(words)]
 
 
