@@ -300,7 +300,7 @@ def test_pipe_as_table(inside):
 def test_invalid_stored_options_are_ignored(inside):
     table(inside / "t.csv")
     for about in (
-        {"read_options": {"drop": 3, "keep": "x", "header": "no", "label": ["x"], "progress": 1}},
+        {"read_options": {"drop": 3, "keep": "x", "header": "no", "label": 3, "progress": 1}},
         {"preparation": {"missing": 7, "log1p": "yes", "verbose": "x"}},
     ):
         save(GSPPCA(1).fit(X), "m", about=about)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, InputError, ParameterError
+from prosparse import EMPCA, GSPPCA, SCA, InputError, ParameterError
 from prosparse.data import container_of, containers
 from prosparse.data.operators.blocks import Source
 from prosparse.datasets import make_globally_sparse
@@ -280,14 +280,14 @@ def test_missing_values_are_counted_and_located(convert):
         table.columns = list("abcde")
     third, first = ("'d'", "'b'") if convert is pd.DataFrame else ("3", "1")
     with pytest.raises(InputError) as raised:
-        FDRPCA().fit(table)
+        GSPPCA(1).fit(table)
     assert str(raised.value).startswith(
         f"Input X contains NaN: 3 values, first in row 2, column {third}; 2 rows and 2 columns "
-        f"affected: column {third} (2), column {first} (1). FDRPCA"
+        f"affected: column {third} (2), column {first} (1). GSPPCA"
     )
     X[0, 0] = np.inf
     with pytest.raises(InputError, match="NaN and infinity: 4 values"):
-        FDRPCA().fit(X)
+        GSPPCA(1).fit(X)
     with pytest.raises(InputError, match="X contains infinity: 1 value,"):
         SCA(1).fit(X)
 

@@ -100,7 +100,7 @@ def test_notebook_updates_are_limited_in_frequency(notebook, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "lines"),
     [
-        (GSPPCA(5, verbose=1), ["GSPPCA: ", "GSPPCA, evidence: "]),
+        (GSPPCA(5, verbose=1), ["GSPPCA, refinement: ", "GSPPCA: ", "GSPPCA, evidence: "]),
         (EMPCA(1, n_nonzero=4, verbose=1, random_state=0), ["EMPCA: "]),
     ],
 )

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from ..checks import check_table
 from ..errors import InputError, ParameterError, TableError, plural
 from ..findings import Findings, findings_of, scores_of
+from ..inference.progress import announce
 from ..models._base import VariableSelector
 from ..persistence import versions
 from ..registry import method_of, offered
-from ..tables import ReadOptions, Table, prepare_table
+from ..tables import ReadOptions, Table, prepare_table, read_table
 from ..tables.base import is_missing, name_row
 from ..tables.preparation import iterate_blocks
 from .cli_messages import name_positions, translate_parameters
@@ -31,6 +34,9 @@ from .estimators import (
 from .metadata import describe_data, describe_file, describe_settings, store_read_options
 from .script_export import export_script
 
+STAGES = ("reading", "checking", "fitting", "testing on null datasets")
+Progress = Callable[[str, int], None]  # called with a stage and the number of rows read
+
 
 class Result(NamedTuple):
     """Result of an analysis."""
@@ -41,18 +47,64 @@ class Result(NamedTuple):
     found: Findings
 
 
-def analyse(
-    table: Table, read_options: ReadOptions, options: AnalysisOptions, command: str = ""
+def run(
+    path: str | os.PathLike[str],
+    read_options: ReadOptions | None = None,
+    options: AnalysisOptions | None = None,
+    *,
+    command: str = "",
+    progress: Progress | None = None,
 ) -> Result:
-    """Prepare a table, fit a model and describe the analysis.
+    """Read, check and analyse a file.
+
+    The command and the page of ``prosparse serve`` call this function.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File of the table.
+    read_options : ReadOptions or None, default=None
+        Roles of the columns and format of the file.
+    options : AnalysisOptions or None, default=None
+        Method and its options.
+    command : str, default=""
+        Command that the report shows.
+    progress : callable or None, default=None
+        Function that is called with each stage and, while the file is read, the number of rows.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    TableError
+        If the file cannot be read or analysed. The message names options of the command.
+    """
+    read_options, options = read_options or ReadOptions(), options or AnalysisOptions()
+    show = progress or announce
+    show("reading", 0)
+    reading = read_options._replace(progress=lambda n_rows: show("reading", n_rows))
+    table = read_table(path, reading)
+    return analyse(table, read_options, options, command, show)
+
+
+def analyse(
+    table: Table,
+    read_options: ReadOptions,
+    options: AnalysisOptions,
+    command: str = "",
+    progress: Progress = announce,
+) -> Result:
+    """Check and prepare a table, fit a model and describe the analysis.
 
     The values of the table may be replaced. Errors name the options of the command line, and the
-    report shows ``command``.
+    report shows ``command``. ``progress`` is called with each of `STAGES`.
     """
     if table.response is not None and _is_binary(table.response):
         options = options._replace(method=CLASSIFIER)
     try:
-        return _analyse(table, read_options, options, command)
+        return _analyse(table, read_options, options, command, progress)
     except TableError:
         raise
     except ValueError as error:
@@ -66,12 +118,18 @@ def analyse(
 
 
 def _analyse(
-    table: Table, read_options: ReadOptions, options: AnalysisOptions, command: str
+    table: Table,
+    read_options: ReadOptions,
+    options: AnalysisOptions,
+    command: str,
+    progress: Progress,
 ) -> Result:
     start = time.perf_counter()
     model = build_estimator(options)  # invalid options raise errors before the work
     _check_row_variables(table, read_options, options)
     shape = table.X.shape
+    progress("checking", 0)
+    check = check_table(table, read_options, _settings(options))
     missing = missing_strategy(options, model)
     preparation = {"log1p": options.log1p, "missing": missing}
     table = prepare_table(table, log1p=options.log1p, missing=missing)
@@ -85,6 +143,7 @@ def _analyse(
         for name, value in (("y", y), ("groups", table.groups), ("covariates", table.covariates))
         if value is not None
     }
+    progress("fitting", 0)
     fit_start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -93,6 +152,7 @@ def _analyse(
     if "verbose" in model.get_params(deep=False):
         model.set_params(verbose=0)
     found = findings_of(model, total_variance)
+    progress("testing on null datasets", 0)
     diagnostics = run_diagnostics(
         model,
         found,
@@ -118,6 +178,7 @@ def _analyse(
         ),
         "data": describe_data(table, model, shape, read_options),
         "settings": describe_settings(options, model),
+        "check": check.to_json(),
         "notes": [*table.notes, *diagnostics.notes],
         **diagnostics.about,
         "warnings": list(dict.fromkeys(messages)),
@@ -139,6 +200,12 @@ def _analyse(
             score = "accuracy" if method_of(model).classifies else "r2"
             about[score] = float(model.score(table.X, y))
     return Result(table, model, about, found)
+
+
+def _settings(options: AnalysisOptions) -> list[str]:
+    """Return the settings whose absence is no finding."""
+    settings = ["counts"] if options.method_options.get("counts") else []
+    return [*settings, "scale"] if options.scale or options.description.standardizes else settings
 
 
 def _is_binary(response: Sequence[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Command-line interface: ``prosparse select | panel | regress | ...``.
+"""Command-line interface: ``prosparse check | select | panel | ...``.
 
 The commands are imported when one of them is called, so that ``prosparse --help`` does not import
 NumPy and scikit-learn.
@@ -17,12 +17,14 @@ from .._version import __version__
 
 # Summaries of the commands.
 COMMANDS = {
+    "check": "Check a table before it is analysed.",
     "select": "Select the variables that share variance, and write a report.",
     "panel": "Select a few variables that predict all others.",
     "regress": "Select the variables that predict a response.",
     "fit": "Fit a model and save it to a file.",
     "report": "Write the report of a saved model.",
     "demo": "Analyse built-in data, and write plots and a report.",
+    "serve": "Open a page in the browser that analyses tables.",
 }
 
 
@@ -30,10 +32,22 @@ COMMANDS = {
 def load_commands() -> Any:
     """Return the group of the commands with their options."""
     from .commands import add_to
+    from .serve.command import add_to as add_page
 
     group = typer.Typer()
     add_to(group)
+    add_page(group)
     return typer.main.get_command(group)
+
+
+@cache
+def _load_page() -> Any:
+    """Return the command ``serve``, without importing the others."""
+    from .serve.command import add_to
+
+    single = typer.Typer()
+    add_to(single)
+    return typer.main.get_command(single)
 
 
 def _hide_flag_types(parameters: list[Any]) -> list[Any]:
@@ -66,6 +80,8 @@ class LazyGroup(TyperGroup):
         if args and args[0] not in COMMANDS and Path(args[0]).is_file():
             ctx.fail(f"{args[0]} is a file, not a command: use prosparse select {args[0]}")
         name, command, rest = super().resolve_command(ctx, args)
+        if name == "serve":
+            return name, _load_page(), rest
         return name, load_commands().get_command(ctx, name) if name in COMMANDS else command, rest
 
 

@@ -1,4 +1,4 @@
-"""Commands ``select``, ``panel``, ``regress``, ``fit``, ``report``, ``demo``.
+"""Commands ``check``, ``select``, ``panel``, ``regress``, ``fit``, ``report``, ``demo``.
 
 Exit codes: 0 success; 1 the file or the data cannot be used; 2 invalid usage; 130 interrupted.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -18,15 +18,19 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from ..checks import Severity, check_file
 from ..errors import InputError, ModelFileError, ParameterError, TableError, check_choice
 from ..files import write_text
 from ..findings import findings_of
+from ..inference.progress import announce
 from ..persistence import load_with_about, save
 from ..registry import METHODS, offered
 from ..report import render
 from ..tables import ReadOptions, Table, prepare_table, read_table
 from ..tables.labels import read_labels
-from .analysis import Result, analyse, compute_scores, scale_columns
+from ..tables.roles_file import ANALYSIS, format_options, merge_options, write_roles
+from .analysis import Result, compute_scores, run, scale_columns
+from .check_output import advise, print_check, summarize_check
 from .cli import Command
 from .cli_messages import translate_parameters
 from .estimators import MISSING, AnalysisOptions
@@ -51,6 +55,7 @@ from .output_paths import (
     check_output_file,
     check_report_path,
     check_results_folder,
+    check_roles_path,
     check_same_table,
     default_report_path,
     file_stem,
@@ -67,6 +72,16 @@ Folder = Annotated[
     output_option(metavar="FOLDER", help="Folder for the results. Default: FILE-prosparse."),
 ]
 
+_CHECK_EXAMPLES = """
+Examples:
+
+\b
+  prosparse check patients.xlsx
+  prosparse check patients.xlsx --write roles.toml
+  prosparse select patients.xlsx --roles roles.toml
+
+Exit codes: 0 the table can be analysed; 1 a problem prevents it; 2 invalid usage.
+"""
 _SELECT_EXAMPLES = """
 Examples:
 
@@ -113,6 +128,37 @@ Examples:
 """
 
 
+def check(
+    file: File,
+    table_options: TableOptions,
+    output_options: OutputOptions,
+    write: Annotated[
+        Path | None,
+        output_option(
+            metavar="FILE",
+            help="Write the roles of the columns and the fixes to this file, for --roles.",
+        ),
+    ] = None,
+) -> None:
+    """Check a table before it is analysed."""
+    with errors_to_exit_code():
+        read_options = table_options.read_options(file)
+        if write is not None:
+            check_output_file(write, input_files(read_options, file))
+            check_roles_path(write)
+        result = check_file(file, read_options)
+        analysis = {**table_options.analysis_settings(), **result.analysis}
+        if write is not None:
+            write_roles(write, result.options, analysis)
+    if output_options.as_json:
+        _print_json(summarize_check(file, result))
+    elif not output_options.quiet:
+        fix = format_options(result.options, analysis) if result.fix else ""
+        print_check(file, result, fix, write)
+    if result.check.select(Severity.STOP):
+        raise typer.Exit(1)
+
+
 def select(
     file: File,
     model_options: ModelOptions,
@@ -131,6 +177,7 @@ def select(
             (model_options, iteration_options, preparation_options, diagnostic_options),
             method_options,
             output_options,
+            **table_options.analysis_settings(),
         )
         written = _write_analysis(
             file, table_options.read_options(file), options, output_options, output
@@ -172,6 +219,7 @@ def panel(
             (ModelOptions("panel"), preparation_options, diagnostic_options),
             method_options,
             output_options,
+            **table_options.analysis_settings(),
             include=decode_arguments(include),
             exclude=decode_arguments(exclude),
             costs={} if costs is None else _read_costs(costs),
@@ -209,6 +257,7 @@ def regress(
             ),
             {},
             output_options,
+            **table_options.analysis_settings(),
         )
         written = _write_analysis(
             file, table_options.read_options(file, response), options, output_options, output
@@ -238,7 +287,10 @@ def fit(
             check_same_table(path, path, file)
         check_choice("--method", model_options.method, tuple(offered()))
         options = _analysis_options(
-            (model_options, iteration_options, preparation_options), method_options, output_options
+            (model_options, iteration_options, preparation_options),
+            method_options,
+            output_options,
+            **table_options.analysis_settings(),
         )
         result = _analyse_file(file, read_options, options, output_options)
         replaced = _find_replaced(path, result)
@@ -322,6 +374,7 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands, with the options of all registered methods."""
     methods = list(offered().values())
     panel_method = [method for method in methods if method.name == "panel"]
+    app.command(cls=Command, epilog=_CHECK_EXAMPLES)(with_options(check))
     app.command(cls=Command, epilog=_SELECT_EXAMPLES)(with_options(select, methods))
     app.command(cls=Command, epilog=_PANEL_EXAMPLES)(with_options(panel, panel_method))
     app.command(cls=Command, epilog=_REGRESS_EXAMPLES)(with_options(regress))
@@ -339,9 +392,19 @@ def _analysis_options(
     output_options: OutputOptions,
     **others: Any,
 ) -> AnalysisOptions:
-    """Combine groups of options, whose fields are also fields of the result."""
+    """Combine groups of options, whose fields are also fields of the result.
+
+    ``others`` may contain the settings of a file of roles. Given options override them.
+    """
+    settings = {name: others.pop(name) for name in (*ANALYSIS,) if name in others}
     for group in groups:
         others |= group._asdict()
+    if "missing" in settings and others["missing"] == PreparationOptions().missing:
+        others["missing"] = settings["missing"]
+    if settings.get("scale") and "scale" in others:
+        others["scale"] = True
+    if settings.get("counts") and method_options.get("counts", True) is None:
+        method_options = {**method_options, "counts": True}
     check_choice("--missing", others["missing"], MISSING)
     components = others.pop("components")
     if components != "auto" and not (components.isdecimal() and int(components) > 0):
@@ -385,37 +448,50 @@ def _merge_options(stored: ReadOptions, given: ReadOptions) -> ReadOptions:
     """Replace stored options by those that are given."""
     if stored.labels is not None:  # labels of other rows
         stored = stored.without_annotations()._replace(labels=None)
-    defaults = ReadOptions()._asdict()
-    changed = {name: value for name, value in given._asdict().items() if value != defaults[name]}
-    return stored._replace(response=None)._replace(**changed)
+    return merge_options(stored._replace(response=None), given)
 
 
 # --- analysis
 
 
-def _read_table(file: Path, read_options: ReadOptions, output_options: OutputOptions) -> Table:
+@contextmanager
+def _show_stage(output_options: OutputOptions) -> Iterator[Callable[[str, int], None] | None]:
+    """Show the current stage of the analysis in a terminal."""
     if output_options.quiet or not sys.stderr.isatty():
-        return read_table(file, read_options)
+        yield None
+        return
     columns = (SpinnerColumn("line"), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading")
 
-        def show_rows(n_rows: int) -> None:
-            bar.update(task, description=f"reading, {n_rows:,} rows")
+        def show(stage: str, n_rows: int) -> None:
+            bar.update(task, description=f"{stage}, {n_rows:,} rows" if n_rows else stage)
+            if stage == "fitting":  # estimators show their own progress
+                bar.stop()
 
-        return read_table(file, read_options._replace(progress=show_rows))
+        yield show
+
+
+def _read_table(file: Path, read_options: ReadOptions, output_options: OutputOptions) -> Table:
+    with _show_stage(output_options) as show:
+        if show is None:
+            return read_table(file, read_options)
+        return read_table(file, read_options._replace(progress=lambda n: show("reading", n)))
 
 
 def _analyse_file(
     file: Path, read_options: ReadOptions, options: AnalysisOptions, output_options: OutputOptions
 ) -> Result:
-    table = _read_table(file, read_options, output_options)
-    if options.verbose:
-        n, p = table.X.shape
-        message = f"fitting {n:,} rows and {p:,} variables"
-        Console(stderr=True).print(Text(message, style="dim"))
     command = shlex.join(["prosparse", *sys.argv[1:]])
-    return analyse(table, read_options, options, command)
+    try:
+        with _show_stage(output_options) as show:
+            return run(file, read_options, options, command=command, progress=show)
+    except ParameterError:
+        raise
+    except TableError as error:
+        if file.is_file():
+            raise TableError(advise(str(error), check_file(file, read_options))) from error
+        raise
 
 
 def _write_analysis(
@@ -436,6 +512,7 @@ def _write_analysis(
         check_same_table(folder, folder / MODEL, file)
     result = _analyse_file(file, read_options, options, output_options)
     replaced = _find_replaced(folder / MODEL, result)
+    announce("writing the results")
     with replace_folder(folder) as partial:
         write_results(result, partial)
     return result, folder, replaced

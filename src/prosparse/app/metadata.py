@@ -1,6 +1,6 @@
 """Description of an analysis for reports and model files, as JSON.
 
-The keys are ``title``, ``data``, ``settings``, ``notes``, ``warnings``, ``label``,
+The keys are ``title``, ``check``, ``data``, ``settings``, ``notes``, ``warnings``, ``label``,
 ``total_variance``, ``column_scales``, ``command``, ``script``, ``file``, ``versions``,
 ``read_options``, ``preparation``, ``seconds`` and those of `diagnostics`.
 """
@@ -25,7 +25,7 @@ _TYPES: dict[str, type] = {
     "title": str, "data": dict, "settings": dict, "notes": list, "warnings": list, "label": str,
     "total_variance": float, "column_scales": list, "command": str, "file": dict,
     "read_options": dict, "preparation": dict, "script": str, "permutation_null": dict,
-    "stability": dict, "redundancy": dict,
+    "stability": dict, "redundancy": dict, "check": dict,
 }  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from ..registry import Method, Option, offered
 from ..tables import READERS, ReadOptions, file_extension
 from ..tables.delimited import read_delimited
 from ..tables.number_format import CENSORED, THOUSANDS
+from ..tables.roles_file import merge_options, read_roles
 from ..tables.workbook import EXTENSIONS
 from .estimators import DEFAULT_METHOD, MISSING
 from .terminal import decode_argument
@@ -145,11 +146,27 @@ class TableOptions(NamedTuple):
         ),
     ] = None
 
+    roles: Annotated[
+        Path | None,
+        _column(
+            metavar="FILE",
+            help="File of roles written by prosparse check --write. Given options override it.",
+        ),
+    ] = None
+
+    def analysis_settings(self) -> dict[str, Any]:
+        """Return the settings of the analysis in the file of roles."""
+        return {} if self.roles is None else read_roles(self.roles).analysis
+
     def read_options(self, file: Path | None, response: str | None = None) -> ReadOptions:
         """Return the options for the reader of a table, if the command reads one.
 
         Options that are invalid or have no effect on the file raise a `ParameterError`.
         """
+        given = self._given_options(file, response)
+        return given if self.roles is None else merge_options(read_roles(self.roles).options, given)
+
+    def _given_options(self, file: Path | None, response: str | None) -> ReadOptions:
         self._refuse_unused(file)
         separator, decimal = self.separator, self.decimal
         if separator is not None:

@@ -18,6 +18,7 @@ from ..errors import ModelFileError, ParameterError
 from ..persistence import load_with_about
 from ..report import is_report
 from ..tables import ReadOptions, file_extension
+from ..tables.roles_file import is_roles_file
 
 MODEL, REPORT = "model.prosparse", "report.html"
 RESULTS = ("selected.csv", "scores.csv", "loadings.csv", MODEL, REPORT)
@@ -111,6 +112,15 @@ def check_model_path(path: Path) -> None:
     """Raise an error if a file that is not a model would be replaced."""
     if path.is_file() and not _is_model(path):
         _refuse_replacement(path, "model")
+
+
+def check_roles_path(path: Path) -> None:
+    """Raise an error if a file that is not a file of roles would be replaced."""
+    if path.is_file() and not is_roles_file(path):
+        raise ParameterError(
+            f"{path} exists and is not a file of roles written by prosparse: move it, or select "
+            "another file with --write."
+        )
 
 
 def check_plot_path(path: Path) -> None:

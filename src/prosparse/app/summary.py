@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from ..checks import TableCheck
 from ..errors import plural
 from ..phrases import percent, quote_name
 from ..report.narrative import (
@@ -18,6 +19,7 @@ from ..report.narrative import (
 )
 from ..stability import PermutationNull, Stability, near_optimal_sizes
 from .analysis import Result
+from .check_output import describe_findings
 from .output_paths import REPORT
 from .results import intercept_of
 from .terminal import escape_control
@@ -66,6 +68,7 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
             "explained_variance_ratio": found.explained,
         }
     return summary | {
+        "check": about["check"]["findings"],
         "notes": about["notes"],
         "warnings": about["warnings"],
         "seconds": about["seconds"],
@@ -81,6 +84,7 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
     stability = Stability.from_json(about.get("stability"), found.names)
     rows = [("table", f"{result.table.path.name}, {n:,} rows, {p:,} variables")]
     rows += [("", note) for note in about["notes"]]
+    rows += describe_findings(TableCheck.from_json(about.get("check")))
     if found.regression:
         rows.append(("method", f"{found.method}, response {about['data']['response']}"))
     else:

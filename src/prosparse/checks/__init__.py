@@ -6,22 +6,19 @@ or its result wrong, and name the options that fix it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..data.arrays import TableLike
-from .columns import find_column_problems
-from .counts import find_count_problems
 from .frames import split_columns
-from .numbers import Numbers
+from .problems import find_number_problems
 from .result import Finding, Severity, TableCheck
-from .rows import find_row_problems
 from .text import find_numeric_roles, find_text_problems, guess_text_roles
 
 if TYPE_CHECKING:
     from .files import FileCheck, check_file
+    from .tables import check_table
 
-__all__ = ["FileCheck", "Finding", "Severity", "TableCheck", "check", "check_file"]
+__all__ = ["FileCheck", "Finding", "Severity", "TableCheck", "check", "check_file", "check_table"]
 
 
 def check(X: TableLike) -> TableCheck:
@@ -53,18 +50,10 @@ def check(X: TableLike) -> TableCheck:
     guesses = guess_text_roles(columns.texts, named=True)
     findings = [
         *find_text_problems(guesses, Severity.WARNING),
+        *(found for _, found in find_numeric_roles(columns.numbers, groups_known=False)),
         *find_number_problems(columns.numbers),
     ]
     return TableCheck(findings, (columns.numbers.X.shape[0], columns.n_columns))
-
-
-def find_number_problems(numbers: Numbers) -> Iterator[Finding]:
-    """Find problems of the numeric part of a table."""
-    for _, finding in find_numeric_roles(numbers, groups_known=False):
-        yield finding
-    yield from find_count_problems(numbers)
-    yield from find_column_problems(numbers)
-    yield from find_row_problems(numbers)
 
 
 def __getattr__(name: str) -> object:
@@ -73,4 +62,8 @@ def __getattr__(name: str) -> object:
         from . import files
 
         return getattr(files, name)
+    if name == "check_table":
+        from .tables import check_table
+
+        return check_table
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,6 +26,7 @@ _NEGATIVE_CODES: tuple[float, ...] = (
 )
 _NEGATIVE_CODES += (-99999.0, -999999.0)
 _POSITIVE_CODES = (9.0, 77.0, 88.0, 99.0, 777.0, 888.0, 999.0, 7777.0, 8888.0, 9999.0, 99999.0)
+_ALL_CODES = _NEGATIVE_CODES + _POSITIVE_CODES
 _SURE_CODES = (-99.0, -999.0, -9999.0, -99999.0, -999999.0, 9999.0, 99999.0)
 MIN_CODE_GAP = 0.75  # distance of a code from the other values, relative to their range
 MIN_UNIT_RATIO = 1e3  # ratio of a standard deviation to the median one
@@ -92,7 +93,10 @@ def _codes(numbers: Numbers) -> Iterator[Finding]:
     """Find numbers that stand for missing values, far from the other values of a column."""
     found: dict[float, list[int]] = {}
     count: dict[float, int] = {}
-    for k in numbers.varying:
+    smallest, largest = numbers.extremes
+    # A code that is far from all other values is an extreme of its column, or next to another code.
+    is_candidate = np.isin(smallest, _ALL_CODES) | np.isin(largest, _ALL_CODES)
+    for k in numbers.varying[is_candidate[numbers.varying]]:
         column = numbers.X[:, k]
         for code, n_cells in _column_codes(column[~np.isnan(column)]).items():
             found.setdefault(code, []).append(int(k))
@@ -117,7 +121,7 @@ def _column_codes(values: np.ndarray) -> dict[float, int]:
     """Return the codes in a column and the number of their cells."""
     if values.size < 5:
         return {}
-    candidates = np.intersect1d(np.unique(values), _NEGATIVE_CODES + _POSITIVE_CODES)
+    candidates = np.intersect1d(np.unique(values), _ALL_CODES)
     if not candidates.size:
         return {}
     others = values[~np.isin(values, candidates)]
@@ -142,7 +146,7 @@ def _column_codes(values: np.ndarray) -> dict[float, int]:
 
 def _find_duplicates(numbers: Numbers) -> list[tuple[int, int]]:
     """Find pairs of varying columns that are equal up to their unit."""
-    X = numbers.filled
+    X = numbers.filled[numbers.sampled_rows]
     if X.shape[1] < 2 or X.shape[0] < 5:
         return []
     centred = X - X.mean(axis=0)
@@ -187,7 +191,8 @@ def _duplicates(numbers: Numbers, pairs: list[tuple[int, int]]) -> Iterator[Find
 def _sums(numbers: Numbers, repeated: set[int]) -> Iterator[Finding]:
     """Find columns that are sums of others."""
     columns = [int(k) for k in numbers.varying if int(k) not in repeated]
-    complete = numbers.X[~numbers.missing[:, columns].any(axis=1)][:, columns]
+    complete = numbers.X[numbers.sampled_rows][:, columns]
+    complete = complete[~np.isnan(complete).any(axis=1)]
     if complete.shape[0] < 8 or not 3 <= len(columns) <= MAX_SUM_COLUMNS:
         return
     found = _adjacent_sums(complete)
@@ -279,7 +284,7 @@ def _outlying_cells(numbers: Numbers) -> Iterator[Finding]:
     if numbers.is_counts:
         return
     cells: list[tuple[int, int]] = []
-    for k in numbers.varying:
+    for k in numbers.varying[_may_have_outlying_cells(numbers)]:
         column = numbers.X[:, k]
         values = column[~np.isnan(column)]
         centre = float(np.median(values))
@@ -301,7 +306,7 @@ def _outlying_cells(numbers: Numbers) -> Iterator[Finding]:
         by_row[row] = by_row.get(row, 0) + 1
     # A row that is far in many columns is an outlying row.
     cells = [cell for cell in cells if by_row[cell[0]] <= max(2, 0.1 * len(numbers.names))]
-    cells = [cell for cell in cells if numbers.X[cell] not in _NEGATIVE_CODES + _POSITIVE_CODES]
+    cells = [cell for cell in cells if numbers.X[cell] not in _ALL_CODES]
     if not cells or len({k for _, k in cells}) > max(2, MAX_CELL_COLUMNS * len(numbers.names)):
         return
     row, k = cells[0]
@@ -322,10 +327,21 @@ def _outlying_cells(numbers: Numbers) -> Iterator[Finding]:
     )
 
 
+def _may_have_outlying_cells(numbers: Numbers) -> np.ndarray:
+    """Return the varying columns with a far extreme, by quantiles of evenly spaced rows."""
+    sample = numbers.filled[numbers.sampled_rows]
+    low, centre, high = np.quantile(sample, [0.25, 0.5, 0.75], axis=0)
+    smallest, largest = (values[numbers.varying] for values in numbers.extremes)
+    distance = np.maximum(largest - centre, centre - smallest)
+    # A screening with half of the limit; the median absolute deviation is within these quartiles.
+    return np.asarray(distance > 0.5 * MIN_CELL_DEVIATION * np.maximum(centre - low, high - centre))
+
+
 def _units(numbers: Numbers) -> Iterator[Finding]:
     if numbers.is_counts or numbers.varying.size < 3:
         return
-    low, high = np.quantile(numbers.filled, [0.25, 0.75], axis=0)  # robust against single cells
+    sample = numbers.filled[numbers.sampled_rows]
+    low, high = np.quantile(sample, [0.25, 0.75], axis=0)  # robust against single cells
     typical = float(np.median(high - low))
     if typical <= 0.0:
         return

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import TableError
+from ..errors import TableError, plural
 from ..tables import READERS, ReadOptions, file_extension, read_table
 from ..tables.cells import Cells, read_cells
 from ..tables.columnar import read_arrow, read_parquet
@@ -20,11 +20,13 @@ from ..tables.number_format import NumberFormat, numeric_codes, split_codes
 from ..tables.orientation import find_orientation
 from ..tables.roles import Guess, Role
 from ..tables.workbook import read_workbook
-from . import find_number_problems
 from .cells import CellColumn, find_cell_problems, parse_column
 from .fixes import apply_fix, join_fixes
+from .frames import split_columns
 from .numbers import Numbers
+from .problems import find_number_problems
 from .result import Finding, Severity, TableCheck, list_items
+from .tables import check_table, ignore_columns_instead
 from .text import find_numeric_roles, find_text_problems, guess_text_roles
 
 N_PREVIEW = 8  # number of rows in the preview
@@ -122,22 +124,18 @@ def _unreadable(message: str, options: ReadOptions) -> FileCheck:
 
 def _check_matrix(path: Path, options: ReadOptions) -> FileCheck:
     """Check a file of numbers only: NPY, NPZ, MTX, H5AD."""
-    from .frames import split_columns
-
     try:
         table = read_table(path, options)
     except TableError as error:
         return _unreadable(str(error), options)
-    columns = split_columns(table.X)
-    rows = table.ids or [str(k + 1) for k in range(table.X.shape[0])]
-    chosen = [table.names[int(name[1:])] for name in columns.numbers.names]
-    numbers = Numbers(columns.numbers.X, chosen, rows)
-    findings = [*_missing_values(numbers), *find_number_problems(numbers)]
+    dense = split_columns(table.X).numbers
+    numbers = Numbers(dense.X, [table.names[int(name[1:])] for name in dense.names], [])
+    findings = [*_missing_values(numbers), *check_table(table, options).findings]
     shape = (int(table.X.shape[0]), int(table.X.shape[1]))
     roles = dict.fromkeys(table.names, Role.VARIABLE)
     preview = Preview(
-        table.names[:N_PREVIEW],
-        [[f"{v:g}" for v in row] for row in columns.numbers.X[:N_PREVIEW, :N_PREVIEW]],
+        numbers.names[:N_PREVIEW],
+        [[f"{v:g}" for v in row] for row in numbers.X[:N_PREVIEW, :N_PREVIEW]],
     )
     fix = join_fixes(findings)
     fixed, analysis = apply_fix(options, fix)
@@ -201,7 +199,7 @@ def _check_cells(cells: Cells, options: ReadOptions) -> FileCheck:
         for finding in findings:
             if finding.code == "unlike-rows":
                 roles.update(dict.fromkeys(finding.rows, Role.IGNORED))
-        findings = [_ignore_instead(found) for found in findings]
+        findings = [ignore_columns_instead(found) for found in findings]
     n_variables = sum(role is Role.VARIABLE for role in roles.values())
     n_rows = cells.n_rows
     shape = (n_variables, n_rows) if transposed else (n_rows, n_variables)
@@ -217,13 +215,6 @@ def _check_cells(cells: Cells, options: ReadOptions) -> FileCheck:
         analysis,
         cells.notes,
     )
-
-
-def _ignore_instead(finding: Finding) -> Finding:
-    """Rows of a transposed table are columns of the file."""
-    from dataclasses import replace
-
-    return replace(finding, fix=finding.fix.replace("--ignore-rows", "--ignore"))
 
 
 def _unique(names: Sequence[str]) -> list[str]:
@@ -365,9 +356,10 @@ def _missing_values(numbers: Numbers) -> list[Finding]:
         Finding(
             "missing-values",
             Severity.STOP,
-            f"{count:,} values ({count / numbers.X.size:.1%}) in {len(names):,} columns are "
-            f"missing or not numbers, such as in {list_items(names, 3)}. Impute them, or drop "
-            "incomplete rows or columns (--missing drop).",
+            f"{plural(count, 'value')} ({count / numbers.X.size:.1%}) in "
+            f"{plural(len(names), 'column')} {'is' if count == 1 else 'are'} missing or not "
+            f"numbers, such as in {list_items(names, 3)}. Impute them, or drop incomplete rows or "
+            "columns (--missing drop).",
             columns=names,
             fix="--missing impute",
         )

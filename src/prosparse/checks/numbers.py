@@ -12,7 +12,10 @@ from ..data.row_adjustment import intercept
 from ..structure import estimate_row_scale
 
 MAX_ENTRIES = 2**24  # columns of larger tables are sampled
-MAX_DENSE_COLUMNS = 1000  # columns from which rows are compared
+MAX_ROW_ENTRIES = 2**22  # of the columns from which rows are compared
+MIN_ROW_COLUMNS = 50
+MAX_DENSE_COLUMNS = 1000
+MAX_SAMPLED_ROWS = 2000  # rows in which columns are compared
 
 
 class Numbers:
@@ -45,12 +48,23 @@ class Numbers:
         return np.isnan(self.X)
 
     @cached_property
+    def extremes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Smallest and largest value of each column."""
+        return np.fmin.reduce(self.X, axis=0), np.fmax.reduce(self.X, axis=0)
+
+    @cached_property
     def varying(self) -> np.ndarray:
         """Positions of the columns with at least two different values."""
         if not self.X.size:
             return np.empty(0, dtype=int)
-        smallest, largest = np.fmin.reduce(self.X, axis=0), np.fmax.reduce(self.X, axis=0)
+        smallest, largest = self.extremes
         return np.flatnonzero(largest > smallest)
+
+    @cached_property
+    def sampled_rows(self) -> np.ndarray:
+        """Positions of up to 2,000 evenly spaced rows."""
+        n = self.X.shape[0]
+        return np.unique(np.linspace(0, n - 1, min(n, MAX_SAMPLED_ROWS)).astype(int))
 
     @cached_property
     def filled(self) -> np.ndarray:
@@ -77,10 +91,14 @@ class Numbers:
 
     @cached_property
     def operator(self) -> Operator | None:
-        """Standardised columns, or None if too few vary."""
+        """Standardised columns, evenly spaced ones of many, or None if too few vary."""
         if self.varying.size < 2 or self.X.shape[0] < 3:
             return None
         columns = self.filled
+        limit = max(MIN_ROW_COLUMNS, MAX_ROW_ENTRIES // columns.shape[0])
+        if columns.shape[1] > limit:
+            positions = np.linspace(0, columns.shape[1] - 1, limit).astype(int)
+            columns = columns[:, np.unique(positions)]
         if self.is_counts:  # the rows of counts differ by their totals
             totals = np.maximum(columns.sum(axis=1, keepdims=True), 1.0)
             columns = np.sqrt(columns / totals)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from scipy.stats import spearmanr
 
-from ..phrases import percent
+from ..phrases import join_items, percent
 from ..tables.identifiers import is_identifier_name, is_row_number_name
 from ..tables.roles import (
     Guess,
@@ -151,24 +151,29 @@ def _covariates(numbers: Numbers) -> Iterator[tuple[Role, Finding]]:
     others = [j for k, j in position.items() if k not in candidates]
     if not candidates or len(others) < MIN_VARIABLES or numbers.X.shape[0] < 10:
         return
-    for k in candidates:
-        proportion = _associated(numbers.filled[:, position[k]], numbers.filled[:, others])
-        if proportion < MIN_ASSOCIATED:
-            continue
-        name = numbers.names[k]
-        yield (
-            Role.COVARIATE,
-            Finding(
-                "covariate-columns",
-                Severity.WARNING,
-                f"{capitalise(name_columns([name]))} is associated with "
-                f"{percent(proportion, 0)} of the other variables (p < {MAX_PVALUE:g}). Variables "
-                f"that change with it share variance for that reason. To select what they share "
-                "beyond it, remove it as a covariate.",
-                columns=(name,),
-                fix=fix_role(Role.COVARIATE, name),
-            ),
-        )
+    proportions = {
+        k: _associated(numbers.filled[:, position[k]], numbers.filled[:, others])
+        for k in candidates
+    }
+    found = [k for k in candidates if proportions[k] >= MIN_ASSOCIATED]
+    if not found:
+        return
+    names = numbers.name(found)
+    is_one = len(found) == 1
+    beyond = "it, remove it as a covariate" if is_one else "these, remove them as covariates"
+    yield (
+        Role.COVARIATE,
+        Finding(
+            "covariate-columns",
+            Severity.WARNING,
+            f"{capitalise(name_columns(names))} {'is' if is_one else 'are'} associated with "
+            f"{join_items([percent(proportions[k], 0) for k in found])} of the other variables "
+            f"(p < {MAX_PVALUE:g}), which therefore share variance. To select what they share "
+            f"beyond {beyond}.",
+            columns=names,
+            fix=f"{OPTIONS[Role.COVARIATE]} {shlex.quote(','.join(names))}",
+        ),
+    )
 
 
 def _associated(covariate: np.ndarray, columns: np.ndarray) -> float:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import TableCheck
 from ..files import write_text
 from ..findings import Findings, findings_of, scores_of
 from ..models._base import VariableSelector
@@ -190,6 +191,7 @@ def render(
         "found": found,
         "generator": GENERATOR,
         "title": about.get("title") or f"{found.method} report",
+        "check": TableCheck.from_json(about.get("check")),
         "sentences": narrate(found, warnings=about.get("warnings"), null=null, stability=stability),
         "caution": null is not None and (null.selects_under_null or null.consistent_with_null),
         "stability": stability,

@@ -42,6 +42,17 @@ def test_scores_are_close_to_those_of_the_complete_rows(fitted):
     assert 0.75 < np.sqrt(np.mean(standardised**2)) < 1.25
 
 
+def test_score_is_the_explained_variance_of_the_observed_entries(fitted):
+    incomplete, complete = draw()
+    Z = (incomplete - fitted.mean_) / fitted.scale_
+    residual = Z - fitted.transform(incomplete) @ fitted.components_
+    expected = 1.0 - np.nansum(residual**2) / np.nansum(Z**2)
+    np.testing.assert_allclose(fitted.score(incomplete), expected)
+    # The fit to few missing values approaches that of complete rows.
+    complete[0, 0] = np.nan
+    np.testing.assert_allclose(fitted.score(complete), fitted.score(draw()[1]), atol=0.01)
+
+
 def test_missing_values_of_columns_that_are_not_selected_do_not_change_scores(fitted):
     X = draw()[1]
     other = X.copy()

@@ -573,6 +573,7 @@ def test_few_false_loadings(noise, rng):
     assert found[~true_support].mean() < 0.15
 
 
+@pytest.mark.filterwarnings("ignore::prosparse.errors.UnequalUnitsWarning")
 def test_feature_noise_separates_noisy_columns_from_factors(rng):
     """With one noise variance for all columns the noisy column becomes a factor."""
     X = rng.standard_normal((200, 1)) * np.r_[1.0, 1.0, np.zeros(6)]

@@ -113,6 +113,9 @@ class FDRPCA(AdjustedProjection):
         draws are averaged: with 10 draws or more, the selection hardly depends on ``random_state``.
     min_communality : float, default=0.0
         Minimum communality of selected variables, between 0 and 1.
+    max_features : int or None, default=None
+        Maximum number of selected variables. Of more significant variables, those with the largest
+        communality are selected. By default, all significant variables are.
     rank_transform : bool, default=False
         Whether the test uses normal scores of the ranks of each column, which reduces the influence
         of single entries. Components and scores are computed from the untransformed columns.
@@ -303,6 +306,7 @@ class FDRPCA(AdjustedProjection):
         n_shadows: int = 1,
         n_draws: int = 1,
         min_communality: float = 0.0,
+        max_features: int | None = None,
         rank_transform: bool = False,
         counts: bool = False,
         random_state: int | np.random.RandomState | None = 0,
@@ -314,6 +318,7 @@ class FDRPCA(AdjustedProjection):
         self.n_shadows = n_shadows
         self.n_draws = n_draws
         self.min_communality = min_communality
+        self.max_features = max_features
         self.rank_transform = rank_transform
         self.counts = counts
         self.random_state = random_state
@@ -399,6 +404,7 @@ class FDRPCA(AdjustedProjection):
             n_components=self.n_components,
             fdr=float(self.fdr),
             min_communality=float(self.min_communality),
+            max_features=None if self.max_features is None else int(self.max_features),
             robust=self.null == "robust",
         )
 
@@ -517,16 +523,35 @@ class FDRPCA(AdjustedProjection):
 
     def _conditional_scores(self, table: Table, metadata: dict[str, Any]) -> ScoreDistribution:
         """Compute the distribution of the scores given the observed values."""
-        Z = dense_with_missing(table)
-        seen, selected = ~np.isnan(Z), np.flatnonzero(to_numpy(self.support_))
-        filled = np.where(seen, Z, to_numpy(self.mean_).astype(float))
-        op = self._operator_of(filled, selected, **metadata)
-        standardised = np.where(seen[:, selected], np.asarray(op.dense(), dtype=float), np.nan)
+        selected = np.flatnonzero(to_numpy(self.support_))
+        standardised = self._standardised_observed(table, selected, metadata)
         components = to_numpy(self.components_).astype(float)[:, selected]
         variances = to_numpy(self.explained_variance_).astype(float)
         q, d = selected.size, variances.size
         noise = max(q - float(variances.sum()), 0.0) / max(q - d, 1)
         return conditional_scores(standardised, components.T, variances, noise)
+
+    def _score(self, X: TableLike, **metadata: Any) -> float:
+        check_is_fitted(self)
+        table = self._validate(X, reset=False)
+        if not self._has_missing(table):
+            return super()._score(X, **metadata)
+        varying = to_numpy(self.varying_)
+        Z = self._standardised_observed(table, np.flatnonzero(varying), metadata)
+        components = to_numpy(self.components_).astype(float)[:, varying]
+        fitted = self._conditional_scores(table, metadata).mean @ components
+        total = float(np.nansum(Z**2))
+        return 1.0 - float(np.nansum((Z - fitted) ** 2)) / total if total else 1.0
+
+    def _standardised_observed(
+        self, table: Table, columns: np.ndarray, metadata: dict[str, Any]
+    ) -> np.ndarray:
+        """Standardise some columns as in ``fit``; missing values remain NaN."""
+        Z = dense_with_missing(table)
+        seen = ~np.isnan(Z)
+        filled = np.where(seen, Z, to_numpy(self.mean_).astype(float))
+        op = self._operator_of(filled, columns, **metadata)
+        return np.where(seen[:, columns], np.asarray(op.dense(), dtype=float), np.nan)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -544,6 +569,8 @@ class FDRPCA(AdjustedProjection):
             raise ParameterError(
                 f"`min_communality` must be in [0, 1], got {self.min_communality!r}."
             )
+        if self.max_features is not None:
+            check_integer("max_features", self.max_features, 2, " or None")
         check_choice("null", self.null, get_args(Null))
         check_choice("control", self.control, get_args(Control))
         check_integer("n_shadows", self.n_shadows, 1)

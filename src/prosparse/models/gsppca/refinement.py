@@ -191,7 +191,10 @@ class Refinement:
         variances = self.data.squares / self.dof
         common = float(np.median(variances[members if members.all() else ~members]))
         proportions = initial_proportions(
-            float(members.mean()), common, self.dof, common=not self.is_scaled
+            (float(members.sum()) + 1.0) / (members.size + 2.0),
+            common,
+            self.dof,
+            common=not self.is_scaled,
         )
         return variances if self.is_scaled else np.full(variances.size, common), proportions
 
