@@ -43,7 +43,7 @@ adata.X.data = np.log1p(adata.X.data)
 # :func:`prosparse.anndata.gsppca` selects the 100 genes with the highest relevance and fits ten
 # components to them.
 
-psa.tl.gsppca(adata, n_components=10, n_features_to_select=100)
+psa.tl.gsppca(adata, n_components=10, n_top_genes=100)
 ranked = adata.var.sort_values("gsppca_ranking")
 print("first genes:", *ranked.index[:12])
 print("explained variance ratio:", adata.uns["gsppca"]["variance_ratio"].sum().round(2))

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.quick
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OLDEST = ROOT / ".ci" / "oldest.txt"
 SUPPORTED = ["3.11", "3.12", "3.13", "3.14"]
-EXTRAS = ["plot", "cli", "excel", "dask", "anndata"]  # those of users, who may have old versions
+# Extras of users, who may have old versions.
+EXTRAS = ["plot", "cli", "excel", "serve", "dask", "anndata"]
 
 
 def lower_bounds():
@@ -25,6 +26,8 @@ def lower_bounds():
     texts = PROJECT["dependencies"] + [text for name in EXTRAS for text in extras[name]]
     found = {}
     for wanted in map(Requirement, texts):
+        if wanted.name == PROJECT["name"]:  # an extra that contains another one
+            continue
         (bound,) = wanted.specifier
         assert bound.operator == ">=", f"{wanted}: say only which version is the oldest"
         found[wanted.name] = Version(bound.version)
@@ -76,7 +79,7 @@ def recipe():
 
 def as_conda(texts):
     """Requirements of pyproject.toml as conda writes them; it knows no extras of packages."""
-    wanted = [Requirement(text) for text in texts]
+    wanted = [one for one in map(Requirement, texts) if one.name != PROJECT["name"]]
     return {f"{CONDA_NAMES.get(one.name, one.name)} {one.specifier}" for one in wanted}
 
 

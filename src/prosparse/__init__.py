@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from . import datasets, interpretation, knockoffs, metrics, plot, stability
     from .checks import check
     from .errors import (
+        BatchWarning,
         CheckpointError,
         CovariatesWarning,
         DuplicateRowsWarning,
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
         NoStructureWarning,
         OutlyingRowsWarning,
         ParameterError,
+        RawCountsWarning,
         RowOrderWarning,
         ShortPanelWarning,
         TableError,
         UnequalUnitsWarning,
+        UnknownVariablesWarning,
     )
     from .inference.checkpoint import Checkpoint
     from .models.empca import EMPCA
@@ -43,6 +46,7 @@ __all__ = [
     "GSPPCA",
     "SCA",
     "SPPCA",
+    "BatchWarning",
     "Checkpoint",
     "CheckpointError",
     "CovariatesWarning",
@@ -57,6 +61,7 @@ __all__ = [
     "OutlyingRowsWarning",
     "Panel",
     "ParameterError",
+    "RawCountsWarning",
     "RowOrderWarning",
     "Selector",
     "ShortPanelWarning",
@@ -64,6 +69,7 @@ __all__ = [
     "SpinyRegressor",
     "TableError",
     "UnequalUnitsWarning",
+    "UnknownVariablesWarning",
     "__version__",
     "check",
     "datasets",

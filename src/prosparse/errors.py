@@ -74,6 +74,21 @@ class MissingValuesWarning(UserWarning):
     """Missing values make results inaccurate, or depend on what is estimated."""
 
 
+class RawCountsWarning(UserWarning):
+    """Warning that counts are analysed as measurements.
+
+    Differences in sequencing depth or length alone then correlate all variables.
+    """
+
+
+class UnknownVariablesWarning(UserWarning):
+    """Warning that names of variables are not in the data and are ignored."""
+
+
+class BatchWarning(UserWarning):
+    """Warning that batches explain a component, and that no batches were given."""
+
+
 class UnequalUnitsWarning(UserWarning):
     """Warning that one column has most of the variance, perhaps because units differ."""
 

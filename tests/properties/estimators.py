@@ -24,6 +24,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "fdr": one_of(0.05, 0.5),
         "null": one_of("robust", "exchangeable"),
         "min_communality": one_of(0.0, 0.0, 0.5),
+        "max_features": one_of(None, None, 3),
         "rank_transform": flags,
     },
     "GSPPCA": {

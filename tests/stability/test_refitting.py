@@ -16,6 +16,7 @@ from prosparse import (
 )
 from prosparse.datasets import make_globally_sparse
 from prosparse.stability import permutation_null, stability_selection
+from prosparse.stability.refitting import Refitter
 
 pytestmark = pytest.mark.quick
 
@@ -96,3 +97,20 @@ def test_invalid_time_limit():
     for seconds in (None, "1", -1.0, np.nan):
         with pytest.raises(ParameterError, match="`max_seconds` must be"):
             permutation_null(FDRPCA().fit(X), X, 2, max_seconds=seconds)
+
+
+def test_null_datasets_of_incomplete_data_with_covariates():
+    """The residuals of the observed values of a column are those of a regression on these rows."""
+    data = X.copy()
+    data[::7, 3] = np.nan
+    age = np.linspace(0.0, 1.0, len(X))
+    model = FDRPCA(2).fit(data, covariates={"age": age})
+    refitter = Refitter(model, data, None, None, {"age": age})
+    (adjusted,) = refitter._adjusted_views
+    observed = ~np.isnan(data[:, 3])
+    design = np.column_stack([np.ones_like(age), age])[observed]
+    column = data[observed, 3]
+    expected = column - design @ np.linalg.lstsq(design, column)[0]
+    np.testing.assert_allclose(adjusted[observed, 3], expected, atol=1e-10)
+    assert np.isnan(adjusted[~observed, 3]).all()
+    assert permutation_null(model, data, 2, covariates={"age": age}).n_permutations == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -132,30 +131,6 @@ def column_of(
     return frame[name]
 
 
-def labels_of_rows(table: Annotated, key: Any, parameter: str = "batch_key") -> np.ndarray | None:
-    """Return the label of every observation in a column of ``.obs``, or None if ``key`` is None.
-
-    A missing column or label raises a `ParameterError`.
-    """
-    modality = table.source["modality"]
-    name = of_modality(key, modality)
-    if name is None:
-        return None
-    where = "" if modality is None else f" of modality {modality!r}"
-    if not isinstance(name, str):
-        raise ParameterError(
-            f"`{parameter}` must be None or the name of a column of `.obs`{where}, got {name!r}."
-        )
-    column = column_of(table.data, parameter, name, where, axis="obs")
-    n_missing = int(column.isna().sum())
-    if n_missing:
-        raise ParameterError(
-            f"`{parameter}` ({name!r}{where}) must have a label for every observation; {n_missing} "
-            "have none. Label or drop these observations."
-        )
-    return np.asarray(column.astype(str).to_numpy())
-
-
 def covariates_of_rows(table: Annotated, covariate_keys: Any) -> Any:
     """Return the covariates of every observation as a DataFrame; None without ``covariate_keys``.
 
@@ -179,9 +154,17 @@ def _mask(adata: Any, mask_var: Any, where: str) -> np.ndarray | None:
     if isinstance(mask_var, str):
         named = f"`mask_var` ({mask_var!r}{where})"
         mask_var = column_of(adata, "mask_var", mask_var, where)
-    elif hasattr(mask_var, "reindex") and set(mask_var.index) == set(adata.var_names):
-        mask_var = mask_var.reindex(adata.var_names)  # a Series is matched by name
-    mask = np.asarray(mask_var)
+    mask = boolean_mask(adata, mask_var, named)
+    if not mask.any():
+        raise ParameterError(f"{named} must be True for at least one variable.")
+    return mask
+
+
+def boolean_mask(adata: Any, given: Any, named: str) -> np.ndarray:
+    """Return a mask of all variables; a Series is matched by name."""
+    if hasattr(given, "reindex") and set(given.index) == set(adata.var_names):
+        given = given.reindex(adata.var_names)
+    mask = np.asarray(given)
     if mask.shape != (adata.n_vars,):
         raise ParameterError(
             f"{named} must have one value for each of the {adata.n_vars} variables, got shape "
@@ -191,8 +174,6 @@ def _mask(adata: Any, mask_var: Any, where: str) -> np.ndarray | None:
         mask = mask.astype(bool)
     if mask.dtype != bool:
         raise ParameterError(f"{named} must contain True or False, got {mask.dtype} values.")
-    if not mask.any():
-        raise ParameterError(f"{named} must be True for at least one variable.")
     return mask
 
 
@@ -233,57 +214,11 @@ def varying_columns(X: Any) -> np.ndarray:
     return np.asarray(top != bottom)
 
 
-def holds_counts(X: Any) -> bool:
-    """Return whether all entries are non-negative integers.
-
-    Only the first rows of a matrix in a file are checked.
-    """
+def entries_to_check(X: Any) -> np.ndarray:
+    """Return the entries that tell counts from measurements: of a lazy matrix, the first rows."""
     if container_of(X).is_sparse:
-        entries = X.data
-    elif _is_array(X):
-        entries = X
-    else:
-        entries = container_of(X).to_dense(X[:N_CHECKED_ROWS])
-    if entries.dtype.kind in "biu":
-        return not np.any(entries < 0)
-    return bool(np.all((entries >= 0) & (entries == np.floor(entries))))
-
-
-def columns_named(table: Annotated, parameter: str, names: Any) -> np.ndarray:
-    """Return the considered variables that a parameter names, as indices.
-
-    A name that is unknown, ambiguous or excluded by ``mask_var`` raises a `ParameterError`.
-    """
-    if names is None:
-        return np.zeros(0, dtype=int)
-    if not isinstance(names, str | Iterable) or isinstance(names, Mapping):
-        raise ParameterError(f"`{parameter}` must be names of variables, got {names!r}.")
-    listed = [names] if isinstance(names, str) else list(names)
-    modality = table.source["modality"]
-    where = "" if modality is None else f" of modality {modality!r}"
-    index = {str(name): k for k, name in enumerate(table.data.var_names[table.columns])}
-    all_names = table.data.var_names
-    for name in listed:
-        if not isinstance(name, str):
-            raise ParameterError(
-                f"`{parameter}` must be names in `.var_names`{where}, got {name!r}."
-            )
-        n_matches = int(np.sum(all_names == name))
-        if n_matches > 1:
-            raise ParameterError(
-                f"`{parameter}` names {name!r}, the name of {n_matches} variables{where}. Call "
-                "`adata.var_names_make_unique()` first."
-            )
-        if n_matches == 0:
-            similar = get_close_matches(name, all_names.astype(str).tolist(), n=3)
-            hint = f" Similar names: {', '.join(map(repr, similar))}." if similar else ""
-            raise ParameterError(
-                f"`{parameter}` names {name!r}, which is not in `.var_names`{where}.{hint}"
-            )
-    masked = [name for name in listed if name not in index]
-    if masked and parameter != "exclude":  # masked variables are excluded in any case
-        raise ParameterError(f"`{parameter}` names {masked[0]!r}, which `mask_var` excludes.")
-    return np.array([index[name] for name in listed if name in index], dtype=int)
+        return np.asarray(X.data)
+    return X if _is_array(X) else np.asarray(container_of(X).to_dense(X[:N_CHECKED_ROWS]))
 
 
 def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.ndarray]:

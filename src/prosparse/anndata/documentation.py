@@ -15,9 +15,9 @@ SHARED = """\
 adata : AnnData or MuData
     Annotated data. Every modality of a MuData is fitted separately, and every parameter may be a
     dictionary from modality to value.
-batch_key : str, default=None
+batch_key : str or list of str, default=None
     Column of ``.obs`` with the donor, batch or run of each observation. Differences between
-    batches are removed.
+    batches are removed. Several columns have one batch for each combination of their labels.
 covariate_keys : str or list of str, default=None
     Columns of ``.obs`` with covariates, such as age, sex and batch. Variables are tested, and
     components fitted, beyond what the covariates explain.
@@ -28,6 +28,9 @@ mask_var : str or array of bool, default=None
     not selected.
 modality : str or list of str, default=None
     Modalities of a MuData. By default, all are used.
+pca_names : bool, default=False
+    Whether to store scores, loadings and variances under the names of ``scanpy.pp.pca`` as well
+    (``X_pca``, ``PCs``, ``pca``), which functions such as ``scanpy.pl.pca_loadings`` read.
 key_added : str
     Name under which the results are stored.
 copy : bool, default=False

@@ -12,7 +12,9 @@ from ..data.column_groups import column_groups
 from ..errors import ParameterError, check_bool
 from ..findings import findings_of
 from ..models.sca import SCA
-from .annotated import Annotated, column_of, is_mudata, labels_of_rows, tables_of, tables_of_views
+from .annotated import Annotated, column_of, is_mudata, tables_of, tables_of_views
+from .batches import labels_of_rows, warn_about_batches
+from .counts import warn_about_raw_counts
 from .fitting import Options, check_target, default_components, stored_parameters
 from .log_messages import Report
 from .slots import ITERATIONS, read
@@ -39,8 +41,11 @@ def fit_factors(arguments: Options) -> Any:
     arguments["n_components"] = default_components(
         arguments["n_components"], DEFAULT_N_FACTORS, tables
     )
+    _warn_about_raw_counts(tables, arguments["likelihood"])
     model = SCA(**arguments, views=columns).fit(X, groups=labels)
     scores = to_numpy(model.transform(X, groups=labels))
+    if labels is None:
+        warn_about_batches(joint, scores, "sca", True)
     names = names or [f"view {number}" for number in range(len(model.view_columns_))]
     parameters = {**arguments, **source, "views": views, "batch_key": batch_key}
     target.obsm[f"X_{key}"] = scores
@@ -58,6 +63,14 @@ def fit_factors(arguments: Options) -> Any:
         added,
     )
     return target if copy else None
+
+
+def _warn_about_raw_counts(tables: list[Annotated], likelihood: Any) -> None:
+    """Warn about counts in modalities with Gaussian noise."""
+    likelihoods = [likelihood] * len(tables) if isinstance(likelihood, str) else list(likelihood)
+    for table, name in zip(tables, likelihoods, strict=False):
+        if name == "gaussian":
+            warn_about_raw_counts(table, "SCA", ', or set `likelihood="poisson"`')
 
 
 def _read_views(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from ..data import container_of
 from ..data.arrays import to_numpy
-from ..errors import InputError, ParameterError, check_bool, check_integer
+from ..errors import InputError, ParameterError, check_bool, check_choice, check_integer
 from ..findings import scores_of
 from ..models.fdrpca import FDRPCA
 from ..models.gsppca import GSPPCA
@@ -18,22 +18,31 @@ from ..models.panel import Panel
 from .annotated import (
     Annotated,
     column_of,
-    columns_named,
     covariates_of_rows,
-    holds_counts,
     is_mudata,
-    labels_of_rows,
     of_modality,
     tables_of,
     varying_columns,
 )
+from .batches import labels_of_rows, warn_about_batches
+from .counts import detect_counts, warn_about_raw_counts
 from .log_messages import Report
-from .slots import PANEL_SLOTS, Slots, write
+from .slots import PANEL_SLOTS, Slots, write, write_pca_names
+from .variables import HandleUnknown, columns_named
 
 DEFAULT_N_COMPONENTS = 30  # usual in analyses of cells
 
 Options = dict[str, Any]  # arguments of a function that concern one modality
 Fit = Callable[[Annotated, Options, Report], Any]
+
+
+class Fitted(NamedTuple):
+    """Results of one modality, before they are stored."""
+
+    table: Annotated
+    model: Any
+    scores: np.ndarray | None
+    parameters: dict[str, Any]
 
 
 def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
@@ -44,23 +53,29 @@ def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
     arguments = dict(arguments)
     report = Report(function)
     key, copy = arguments.pop("key_added"), arguments.pop("copy")
+    pca_names = arguments.pop("pca_names", False)
+    check_bool("pca_names", pca_names)
     target = check_target(arguments.pop("adata"), key, copy)
     source = [arguments.pop(name) for name in ("layer", "mask_var", "modality")]
     fits = []
     for table in tables_of(target, *source, **arguments):
         modality = table.source["modality"]
         options = {name: of_modality(value, modality) for name, value in arguments.items()}
-        fits.append((table, options, fit(table, options, report)))
-    scores = [
-        scores_of(model, table.X, covariates_of_rows(table, options.get("covariate_keys")))
-        if slots.scores
-        else None
-        for table, options, model in fits
-    ]
-    for (table, options, model), rows in zip(fits, scores, strict=True):
-        added = write(table, model, slots, key, rows, stored_parameters(table, model, options))
+        model = fit(table, options, report)
+        scores = None
+        if slots.scores:
+            covariates = covariates_of_rows(table, options.get("covariate_keys"))
+            scores = scores_of(model, table.X, covariates)
+        fits.append(Fitted(table, model, scores, stored_parameters(table, model, options)))
+        if options.get("batch_key") is None and options.get("covariate_keys") is None:
+            warn_about_batches(table, scores, function, "batch_key" in options)
+    for fitted in fits:
+        table, model, scores, parameters = fitted
+        added = write(table, model, slots, key, scores, parameters)
         if slots is PANEL_SLOTS:
             added = write_panel(table, model, key) + added
+        if pca_names:
+            added += write_pca_names(table, key)
         report.finish(
             f"selected {model.n_selected_:,} of {table.columns.size:,} variables, "
             f"{model.n_components_} components",
@@ -105,12 +120,14 @@ def check_target(data: Any, key_added: Any, copy: Any) -> Any:
 
 def fit_gsppca(table: Annotated, options: Options, report: Report) -> GSPPCA:
     """Fit GSPPCA to one modality."""
-    size = options["n_features_to_select"]
+    options = dict(options)
+    size = options["n_features_to_select"] = options.pop("n_top_genes")
     usual = DEFAULT_N_COMPONENTS
     usual = min(usual, int(size)) if isinstance(size, Integral) else usual
     n_components = default_components(options["n_components"], usual, [table])
     model = GSPPCA(**{**options, "n_components": n_components})
     check_finite(table, "GSPPCA")
+    warn_about_raw_counts(table, "GSPPCA", ", or use `tl.fdrpca`, which models counts")
     return model.fit(table.X)
 
 
@@ -121,8 +138,13 @@ def fit_fdrpca(table: Annotated, options: Options, report: Report) -> FDRPCA:
     covariates = covariates_of_rows(table, options.pop("covariate_keys"))
     if options["n_components"] is None:
         options["n_components"] = "auto"
-    model = FDRPCA(**options)
+    options["max_features"] = options.pop("n_top_genes")
     check_finite(table, "FDRPCA")
+    if options["rank_transform"] and options["counts"] is None:
+        options["counts"] = False
+    otherwise = "variables are scaled to unit variance"
+    options["counts"] = detect_counts(table, options["counts"], report, otherwise)
+    model = FDRPCA(**options)
     return model.fit(table.X, groups=labels, covariates=covariates)
 
 
@@ -132,17 +154,20 @@ def fit_panel(table: Annotated, options: Options, report: Report) -> Panel:
     n_genes = options.pop("n_genes")
     batches = labels_of_rows(table, options.pop("batch_key"))
     labels = labels_of_rows(table, options.pop("labels_key"), "labels_key")
+    handle_unknown = options.pop("handle_unknown")
+    check_choice("handle_unknown", handle_unknown, get_args(HandleUnknown))
     for name in ("include", "exclude"):
-        options[name] = columns_named(table, name, options[name])
+        options[name] = columns_named(table, name, options[name], handle_unknown)
     for name in ("bundles", "conflicts"):
         lists = options[name]
         if lists is None:
             continue
         if not isinstance(lists, Iterable) or isinstance(lists, str):
             raise ParameterError(f"`{name}` must be a list of lists, got {lists!r}.")
-        options[name] = [columns_named(table, name, names) for names in lists]
+        options[name] = [columns_named(table, name, names, handle_unknown) for names in lists]
     check_finite(table, "Panel")
-    options["counts"] = _detect_counts(table, options["counts"], report)
+    otherwise = "variables are scaled to unit variance"
+    options["counts"] = detect_counts(table, options["counts"], report, otherwise)
     options["costs"] = _costs(table, options["costs"])
     _check_panel(table, n_genes, options["include"], options["exclude"])
     return Panel(n_genes, **options).fit(table.X, groups=batches, labels=labels)
@@ -201,21 +226,6 @@ def _check_panel(table: Annotated, n_genes: Any, include: np.ndarray, exclude: n
         )
 
 
-def _detect_counts(table: Annotated, given: Any, report: Report) -> bool:
-    """Return whether the data are counts, as given or as detected."""
-    if given is not None:
-        check_bool("counts", given)
-        return bool(given)
-    found = holds_counts(table.X)
-    layer = table.source["layer"]
-    name = "X" if layer is None else f"layer {layer!r}"
-    if found:
-        report.log(f"{name} has non-negative integers: treated as counts")
-    else:
-        report.log(f"{name} has no counts: variables are scaled to unit variance")
-    return found
-
-
 def _costs(table: Annotated, given: Any) -> np.ndarray | None:
     """Return the costs of the considered variables."""
     if given is None:
@@ -266,8 +276,9 @@ def stored_parameters(table: Annotated, model: Any, options: Options) -> dict[st
     """Return parameters and arguments that H5AD files can store, without None."""
     arguments = {name: value for name, value in options.items() if value is not None}
     given = {**model.get_params(), **table.source, **arguments}
-    if "n_genes" in options:
-        del given["n_features_to_select"]  # stored as `n_genes`
+    if "n_genes" in options or "n_top_genes" in options:  # stored under these names
+        given.pop("n_features_to_select", None)
+        given.pop("max_features", None)
     stored = {name: storable(value) for name, value in given.items() if value is not None}
     return {name: value for name, value in stored.items() if value is not None}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,16 +24,21 @@ from .documentation import complete_docstring
 from .factors import fit_factors
 from .fitting import fit_fdrpca, fit_gsppca, fit_panel, run
 from .slots import FDRPCA_SLOTS, GSPPCA_SLOTS, PANEL_SLOTS
+from .variables import HandleUnknown
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from mudata import MuData
 
 DEFAULT_N_GENES = 150  # a usual size of probe sets for tissues
 
 
 @complete_docstring(GSPPCA)
 def select_variables(
-    adata: Any,
+    adata: AnnData | MuData,
     n_components: Any = None,
     *,
-    n_features_to_select: int | None = None,
+    n_top_genes: int | None = None,
     scale: bool = False,
     noise: NoiseEstimator = "bias-corrected",
     evidence: EvidenceKind = "noiseless",
@@ -47,7 +52,7 @@ def select_variables(
     modality: Any = None,
     key_added: str = "prosparse",
     copy: bool = False,
-) -> Any:
+) -> AnnData | MuData | None:
     """Select variables with common structure by `GSPPCA`.
 
     The function can replace ``scanpy.pp.highly_variable_genes``: continue with
@@ -59,6 +64,8 @@ def select_variables(
     n_components : int, "auto" or None, default=None
         Number of components. By default 30, or fewer for small data. "auto" counts the components
         of the variables with significant shared variance; see `GSPPCA`.
+    n_top_genes : int or None, default=None
+        Number of variables to select. By default, the evidence determines it.
 
     Returns
     -------
@@ -85,15 +92,16 @@ def select_variables(
 
 @complete_docstring(Panel)
 def select_panel(
-    adata: Any,
+    adata: AnnData | MuData,
     n_genes: Any = DEFAULT_N_GENES,
     *,
     target_recovery: float = 0.9,
     criterion: Criterion = "reconstruction",
     include: Any = (),
     exclude: Any = (),
+    handle_unknown: HandleUnknown = "error",
     batch_key: Any = None,
-    counts: Any = None,
+    counts: bool | None = None,
     costs: Any = None,
     bundles: Any = None,
     conflicts: Any = None,
@@ -108,7 +116,7 @@ def select_panel(
     key_added: str = "panel",
     copy: bool = False,
     random_state: int | np.random.RandomState | None = 0,
-) -> Any:
+) -> AnnData | MuData | None:
     """Select a panel of genes that predict all others, by `Panel`.
 
     The panel suits targeted assays and probe sets, because it avoids redundant genes. The
@@ -118,14 +126,18 @@ def select_panel(
     ----------
     n_genes : int or None, default=150
         Number of genes. None selects the smallest panel that reaches ``target_recovery``.
-    include : list of str, default=()
-        Names of genes that must be in the panel, such as known markers.
-    exclude : list of str, default=()
-        Names of genes that must not be in the panel. They are predicted like all others; use
-        ``mask_var`` to remove genes from the analysis.
-    counts : bool, default=None
+    include : list of str, str or array of bool, default=()
+        Genes that must be in the panel, such as known markers: names, a boolean column of ``.var``,
+        or one boolean for each variable.
+    exclude : list of str, str or array of bool, default=()
+        Genes that must not be in the panel, given like ``include``. They are predicted like all
+        others; use ``mask_var`` to remove genes from the analysis.
+    handle_unknown : {"error", "warn"}, default="error"
+        Whether names that are not in ``.var_names`` raise an error or are ignored with a warning.
+        Both list all of them.
+    counts : bool or None, default=None
         Whether the data are counts. By default, non-negative integers are treated as counts, and
-        the decision is logged.
+        the decision is logged. True requires integers.
     costs : str or array of shape (n_vars,), default=None
         Cost of each gene: a column of ``.var``, or one number for each variable.
     bundles : list of lists of str, default=None
@@ -167,10 +179,10 @@ def select_panel(
 
 @complete_docstring(GSPPCA)
 def gsppca(
-    adata: Any,
+    adata: AnnData | MuData,
     n_components: Any = None,
     *,
-    n_features_to_select: int | None = None,
+    n_top_genes: int | None = None,
     scale: bool = False,
     noise: NoiseEstimator = "bias-corrected",
     evidence: EvidenceKind = "noiseless",
@@ -182,9 +194,10 @@ def gsppca(
     layer: Any = None,
     mask_var: Any = None,
     modality: Any = None,
+    pca_names: bool = False,
     key_added: str = "gsppca",
     copy: bool = False,
-) -> Any:
+) -> AnnData | MuData | None:
     """Select variables and compute scores on their components, by `GSPPCA`.
 
     The function can replace ``scanpy.pp.highly_variable_genes`` and ``scanpy.pp.pca``: continue
@@ -194,6 +207,8 @@ def gsppca(
     ----------
     n_components : int, "auto" or None, default=None
         Number of components. By default 30, or fewer for small data. See `select_variables`.
+    n_top_genes : int or None, default=None
+        Number of variables to select. By default, the evidence determines it.
 
     Returns
     -------
@@ -217,27 +232,44 @@ def gsppca(
 
 @complete_docstring(FDRPCA)
 def fdrpca(
-    adata: Any,
+    adata: AnnData | MuData,
     n_components: Any = "auto",
     *,
     fdr: float = 0.05,
     null: Literal["robust", "exchangeable"] = "robust",
+    control: Literal["bh", "knockoff"] = "bh",
+    n_shadows: int = 1,
+    n_draws: int = 1,
     min_communality: float = 0.0,
+    n_top_genes: int | None = None,
     rank_transform: bool = False,
-    counts: bool = False,
+    counts: bool | None = None,
     batch_key: Any = None,
     covariate_keys: Any = None,
     layer: Any = None,
     mask_var: Any = None,
     modality: Any = None,
+    pca_names: bool = False,
     key_added: str = "fdrpca",
     copy: bool = False,
-) -> Any:
+    random_state: int | np.random.RandomState | None = 0,
+) -> AnnData | MuData | None:
     """Select variables with shared variance and compute scores, by `FDRPCA`.
 
-    With thousands of cells most genes share some variance and are selected. Set
-    ``min_communality``, for example to 0.2, to require more. Continue with
-    ``scanpy.pp.neighbors(adata, use_rep="X_fdrpca")``.
+    The function can replace ``scanpy.pp.highly_variable_genes`` and ``scanpy.pp.pca``: pass raw
+    counts and continue with ``scanpy.pp.neighbors(adata, use_rep="X_fdrpca")``. With thousands of
+    cells most genes share some variance and are selected. Set ``n_top_genes`` for a shorter list,
+    or ``min_communality``, for example to 0.2, to require more.
+
+    Parameters
+    ----------
+    n_top_genes : int or None, default=None
+        Maximum number of selected variables. Of more significant variables, those with the largest
+        communality are selected. By default, all significant variables are.
+    counts : bool or None, default=None
+        Whether the data are counts, which are replaced by Pearson residuals. By default,
+        non-negative integers are treated as counts, and the decision is logged. True requires
+        integers.
 
     Returns
     -------
@@ -269,7 +301,7 @@ def fdrpca(
 
 @complete_docstring(SCA)
 def sca(
-    adata: Any,
+    adata: AnnData | MuData,
     n_components: Any = None,
     *,
     prior: Literal["ard", "hyperbolic"] = "ard",
@@ -290,7 +322,7 @@ def sca(
     mofa_names: bool = False,
     key_added: str = "sca",
     copy: bool = False,
-) -> Any:
+) -> AnnData | MuData | None:
     """Fit sparse factors, shared by all views or private to one, by `SCA`.
 
     Every modality of a MuData is a view. If all matrices are dense, observations that a modality

@@ -99,6 +99,15 @@ def write(
     return [*added, f"'{key}' (.uns)"]
 
 
+def write_pca_names(table: Annotated, key: str) -> list[str]:
+    """Store scores, loadings and variances under the names of ``scanpy.pp.pca`` as well."""
+    data, entry = table.data, table.data.uns[key]
+    data.obsm["X_pca"], data.varm["PCs"] = data.obsm[f"X_{key}"], data.varm[key]
+    names = ("params", "variance", "variance_ratio")
+    data.uns["pca"] = {name: entry[name] for name in names}
+    return ["'X_pca' (.obsm)", "'PCs' (.varm)", "'pca' (.uns)"]
+
+
 def read(model: Any, attributes: Mapping[str, str]) -> dict[str, Any]:
     """Return attributes of a fitted model as values that H5AD files can store."""
     return {key: _storable(getattr(model, name)) for key, name in attributes.items()}

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from ..checks import check_table
 from ..errors import InputError, ParameterError, TableError, plural
 from ..findings import Findings, findings_of, scores_of
+from ..inference.progress import announce
 from ..models._base import VariableSelector
 from ..persistence import versions
 from ..registry import method_of, offered
@@ -81,15 +82,11 @@ def run(
         If the file cannot be read or analysed. The message names options of the command.
     """
     read_options, options = read_options or ReadOptions(), options or AnalysisOptions()
-    show = progress or _ignore_progress
+    show = progress or announce
     show("reading", 0)
     reading = read_options._replace(progress=lambda n_rows: show("reading", n_rows))
     table = read_table(path, reading)
     return analyse(table, read_options, options, command, show)
-
-
-def _ignore_progress(stage: str, n_rows: int) -> None:
-    """Show no progress."""
 
 
 def analyse(
@@ -97,7 +94,7 @@ def analyse(
     read_options: ReadOptions,
     options: AnalysisOptions,
     command: str = "",
-    progress: Progress = _ignore_progress,
+    progress: Progress = announce,
 ) -> Result:
     """Check and prepare a table, fit a model and describe the analysis.
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "fit": "Fit a model and save it to a file.",
     "report": "Write the report of a saved model.",
     "demo": "Analyse built-in data, and write plots and a report.",
+    "serve": "Open a page in the browser that analyses tables.",
 }
 
 
@@ -31,10 +32,22 @@ COMMANDS = {
 def load_commands() -> Any:
     """Return the group of the commands with their options."""
     from .commands import add_to
+    from .serve.command import add_to as add_page
 
     group = typer.Typer()
     add_to(group)
+    add_page(group)
     return typer.main.get_command(group)
+
+
+@cache
+def _load_page() -> Any:
+    """Return the command ``serve``, without importing the others."""
+    from .serve.command import add_to
+
+    single = typer.Typer()
+    add_to(single)
+    return typer.main.get_command(single)
 
 
 def _hide_flag_types(parameters: list[Any]) -> list[Any]:
@@ -67,6 +80,8 @@ class LazyGroup(TyperGroup):
         if args and args[0] not in COMMANDS and Path(args[0]).is_file():
             ctx.fail(f"{args[0]} is a file, not a command: use prosparse select {args[0]}")
         name, command, rest = super().resolve_command(ctx, args)
+        if name == "serve":
+            return name, _load_page(), rest
         return name, load_commands().get_command(ctx, name) if name in COMMANDS else command, rest
 
 

@@ -22,6 +22,7 @@ from ..checks import Severity, check_file
 from ..errors import InputError, ModelFileError, ParameterError, TableError, check_choice
 from ..files import write_text
 from ..findings import findings_of
+from ..inference.progress import announce
 from ..persistence import load_with_about, save
 from ..registry import METHODS, offered
 from ..report import render
@@ -511,6 +512,7 @@ def _write_analysis(
         check_same_table(folder, folder / MODEL, file)
     result = _analyse_file(file, read_options, options, output_options)
     replaced = _find_replaced(folder / MODEL, result)
+    announce("writing the results")
     with replace_folder(folder) as partial:
         write_results(result, partial)
     return result, folder, replaced

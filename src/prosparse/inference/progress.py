@@ -2,16 +2,51 @@
 
 Nothing is shown by default. In a terminal with rich installed, progress is a bar. In a notebook it
 is a single line of text that is updated in place, because bars require ipywidgets. Everywhere else
-(log files, batch jobs) it consists of plain lines.
+(log files, batch jobs) it consists of plain lines. A program that runs fits can show their progress
+itself with `observe`.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 UPDATE_INTERVAL = 0.2  # minimum time between updates of a notebook, in seconds
+
+Item = TypeVar("Item")
+# Function of the label, the number of steps and their total, if known.
+Observer = Callable[[str, int, int | None], None]
+_observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observe(observer: Observer | None) -> Iterator[None]:
+    """Call a function after every step of the fits within a context; None calls nothing."""
+    previous = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(previous)
+
+
+def announce(label: str, n_steps: int = 0, total: int | None = None) -> None:
+    """Report a stage of an analysis, and its steps so far, to the observer, if any."""
+    observer = _observer.get()
+    if observer is not None:
+        observer(label, n_steps, total)
+
+
+def announce_each(label: str, items: Iterable[Item], total: int) -> Iterator[Item]:
+    """Yield items and report their number; fits to an item report no steps."""
+    for k, item in enumerate(items):
+        announce(label, k, total)
+        with observe(None):
+            yield item
+    announce(label, total, total)
 
 
 class Progress:
@@ -35,6 +70,7 @@ class Progress:
     def advance(self, objective: float) -> None:
         """Count an iteration and show its objective."""
         self.n_iter += 1
+        announce(self.label, self.n_iter, self.total)
         if self.display is not None:
             self.display.update(self.n_iter, objective)
 

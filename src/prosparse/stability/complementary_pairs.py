@@ -28,6 +28,7 @@ from ..errors import (
     plural,
 )
 from ..findings import findings_of
+from ..inference.progress import announce_each
 from ..models._base import VariableSelector, seed_of
 from ..parallel import in_processes
 from ..phrases import format_mean, percent
@@ -343,7 +344,8 @@ def stability_selection(
     halves = [half for _ in range(n_subsamples // 2) for half in draw_pair(n, refitter.groups, rng)]
     parameters = refit_parameters(model, n // 2, selection_only=True)
     select = functools.partial(refitter.select_on_rows, parameters=parameters)
-    results = in_processes(select, halves, n_jobs, len(halves))
+    parts = announce_each("halves of the rows", halves, len(halves))
+    results = in_processes(select, parts, n_jobs, len(halves))
     errors = [result for result in results if isinstance(result, Exception)]
     if len(errors) == n_subsamples:
         raise InputError(

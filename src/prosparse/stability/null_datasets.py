@@ -32,6 +32,7 @@ from ..errors import (
     plural,
 )
 from ..findings import Findings, findings_of
+from ..inference.progress import announce_each
 from ..models._base import SparseProjection, VariableSelector, seed_of
 from ..parallel import in_processes
 from ..phrases import format_mean, percent
@@ -413,7 +414,7 @@ def permutation_null(
     kinds = _null_kinds(kind, refitter, n_permutations)
     refit = functools.partial(_refit_randomised, refitter, refit_parameters(model, refitter.n_rows))
     randomised = (refitter.randomise(null_kind, rng) for null_kind in kinds)
-    datasets = _until(max_seconds, randomised)
+    datasets = _until(max_seconds, announce_each("null datasets", randomised, n_permutations))
     results = in_processes(refit, datasets, n_jobs, n_permutations)
     if all(result.error is not None for result in results):
         raise InputError(f"{found.method} cannot be fitted to null datasets: {results[0].error}")

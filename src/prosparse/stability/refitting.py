@@ -14,6 +14,7 @@ from ..data import container_of
 from ..data.arrays import to_numpy
 from ..data.covariates import row_design, take_rows
 from ..data.randomisation import flip_deviations, permute_columns
+from ..data.row_adjustment import RowAdjustment
 from ..data.row_groups import RowGroups, row_groups
 from ..errors import InputError, ParameterError, end_sentence, plural
 from ..findings import refuse_unfitted
@@ -153,17 +154,14 @@ class Refitter:
         return self.refit(views, y, codes, self.covariates, parameters)
 
 
-def _residuals(adjustment: Any, values: Any) -> Any:
-    """Return residuals given the covariates; missing values are filled by means, and remain."""
-    missing = np.isnan(to_numpy(values))
-    if not missing.any():
-        return adjustment.residuals(values)
-    dense = to_numpy(values).astype(float)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Mean of empty slice")
-        means = np.nanmean(dense, axis=0)
-    residuals = np.asarray(adjustment.residuals(np.where(missing, means, dense)))
-    return np.where(missing, np.nan, residuals)
+def _residuals(adjustment: RowAdjustment, values: np.ndarray) -> np.ndarray:
+    """Compute residuals (n, p) of columns; those with missing values use the observed rows."""
+    residuals = adjustment.residuals(values)
+    for k in np.flatnonzero(np.isnan(values).any(axis=0)):
+        observed = ~np.isnan(values[:, k])
+        basis, column = adjustment.basis[observed], values[observed, k]
+        residuals[observed, k] = column - basis @ np.linalg.lstsq(basis, column)[0]
+    return residuals
 
 
 def _check_covariates(model: Any, covariates: Any) -> Any:
@@ -235,7 +233,8 @@ def refit_parameters(
     }
     n_components = int(getattr(model, "n_components_", 0))
     automatic = isinstance(fitted.get("n_components"), str)
-    if selection_only and method.tests_variables and not fitted["min_communality"]:
+    restricted = fitted.get("min_communality") or fitted.get("max_features") is not None
+    if selection_only and method.tests_variables and not restricted:
         parameters["n_components"] = 1
     elif automatic and 0 < n_components < n_rows - 2:
         parameters["n_components"] = n_components

@@ -124,6 +124,16 @@ def test_min_communality_restricts_the_selection(fitted):
     np.testing.assert_array_equal(strict.support_, model.support_ & (model.communality_ >= least))
 
 
+def test_maximum_number_of_variables(fitted):
+    X, _, model = fitted
+    few = FDRPCA(max_features=6).fit(X)
+    strongest = np.argsort(np.where(model.support_, -model.communality_, 1.0))[:6]
+    np.testing.assert_array_equal(np.flatnonzero(few.support_), np.sort(strongest))
+    np.testing.assert_array_equal(few.pvalues_, model.pvalues_)
+    unlimited = FDRPCA(max_features=model.n_selected_ + 1).fit(X)
+    np.testing.assert_array_equal(unlimited.components_, model.components_)
+
+
 def test_lower_fdr_selects_fewer_variables(fitted):
     X, _, model = fitted
     assert (
@@ -367,6 +377,7 @@ def test_all_containers_agree(container, null, has_groups):
         ({"fdr": 0.0}, r"`fdr` must be in \(0, 1\)"),
         ({"fdr": 1.0}, r"`fdr` must be in \(0, 1\)"),
         ({"min_communality": 1.5}, r"`min_communality` must be in \[0, 1\], got 1.5"),
+        ({"max_features": 1}, "`max_features` must be an integer of at least 2 or None, got 1"),
         ({"rank_transform": "rank"}, "`rank_transform`"),
         ({"null": "normal"}, "`null` must be one of 'robust', 'exchangeable', got 'normal'"),
         ({"null": True}, "`null` must be one of"),

@@ -113,6 +113,9 @@ class FDRPCA(AdjustedProjection):
         draws are averaged: with 10 draws or more, the selection hardly depends on ``random_state``.
     min_communality : float, default=0.0
         Minimum communality of selected variables, between 0 and 1.
+    max_features : int or None, default=None
+        Maximum number of selected variables. Of more significant variables, those with the largest
+        communality are selected. By default, all significant variables are.
     rank_transform : bool, default=False
         Whether the test uses normal scores of the ranks of each column, which reduces the influence
         of single entries. Components and scores are computed from the untransformed columns.
@@ -303,6 +306,7 @@ class FDRPCA(AdjustedProjection):
         n_shadows: int = 1,
         n_draws: int = 1,
         min_communality: float = 0.0,
+        max_features: int | None = None,
         rank_transform: bool = False,
         counts: bool = False,
         random_state: int | np.random.RandomState | None = 0,
@@ -314,6 +318,7 @@ class FDRPCA(AdjustedProjection):
         self.n_shadows = n_shadows
         self.n_draws = n_draws
         self.min_communality = min_communality
+        self.max_features = max_features
         self.rank_transform = rank_transform
         self.counts = counts
         self.random_state = random_state
@@ -399,6 +404,7 @@ class FDRPCA(AdjustedProjection):
             n_components=self.n_components,
             fdr=float(self.fdr),
             min_communality=float(self.min_communality),
+            max_features=None if self.max_features is None else int(self.max_features),
             robust=self.null == "robust",
         )
 
@@ -563,6 +569,8 @@ class FDRPCA(AdjustedProjection):
             raise ParameterError(
                 f"`min_communality` must be in [0, 1], got {self.min_communality!r}."
             )
+        if self.max_features is not None:
+            check_integer("max_features", self.max_features, 2, " or None")
         check_choice("null", self.null, get_args(Null))
         check_choice("control", self.control, get_args(Control))
         check_integer("n_shadows", self.n_shadows, 1)

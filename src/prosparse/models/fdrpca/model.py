@@ -35,6 +35,7 @@ class Options(NamedTuple):
     n_components: int | Literal["auto"]
     fdr: float
     min_communality: float
+    max_features: int | None
     robust: bool  # whether rows may have unequal noise
 
 
@@ -90,6 +91,9 @@ def solve(
     d = min(d, numerical_rank(data, test.selected, d, rounding))
     communality = compute_communalities(tested, test.selected, d)
     is_selected = test.selected & (communality >= options.min_communality)
+    if options.max_features is not None:
+        strongest = np.lexsort((test.pvalues, -communality, ~is_selected))
+        is_selected[strongest[options.max_features :]] = False
     d = min(d, numerical_rank(data, is_selected, d, rounding))
     selected = np.flatnonzero(is_selected)
     components, sums_of_squares = leading_components(data, selected, d)

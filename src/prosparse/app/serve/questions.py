@@ -1,0 +1,135 @@
+"""Questions in plain words, the commands that answer them, and their options."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Choice(NamedTuple):
+    """Option of a question.
+
+    ``kind`` is ``number``, ``flag``, ``text`` or ``select``; ``choices`` are the values and their
+    names.
+    """
+
+    name: str  # on the command line, without dashes
+    title: str
+    help: str
+    kind: str = "number"
+    choices: tuple[tuple[str, str], ...] = ()
+    placeholder: str = ""
+    step: str = "1"
+
+
+class Question(NamedTuple):
+    """Question that a command answers."""
+
+    name: str
+    title: str
+    explanation: str  # what the answer is
+    assumption: str  # what the method assumes
+    command: str
+    choices: tuple[Choice, ...] = ()
+    needs_response: bool = False
+
+
+_MISSING = Choice(
+    "missing",
+    "Missing values",
+    "Imputed values are estimated from the other variables. Dropping removes rows or columns, "
+    "whichever loses less.",
+    "select",
+    (
+        ("", "as the check suggests"),
+        ("error", "stop"),
+        ("drop", "drop"),
+        ("impute", "impute"),
+    ),
+)
+_LOG1P = Choice("log1p", "Logarithms", "Replace every value x by log(1 + x).", "flag")
+_COUNTS = Choice(
+    "counts",
+    "Counts",
+    "The values are raw counts, such as reads or species, and rows may differ in their totals.",
+    "flag",
+)
+_PERMUTATIONS = Choice(
+    "permutations",
+    "Null datasets",
+    "Number of randomised tables without shared variance that are analysed in the same way. They "
+    "show what chance alone would select.",
+    placeholder="10 if fast",
+)
+_STABILITY = Choice(
+    "stability",
+    "Random halves",
+    "Number of random halves of the rows, an even number such as 50. They show how often each "
+    "variable is selected again.",
+    placeholder="none",
+)
+_COMMON = (_MISSING, _LOG1P, _PERMUTATIONS, _STABILITY)
+
+TOGETHER = Question(
+    "together",
+    "Which variables vary together?",
+    "Selects the variables that share variance with others, and summarises them by a few "
+    "components.",
+    "Assumes that rows are independent of each other (or that you mark their groups) and that "
+    "relations are roughly linear. Of the selected variables, at most 5 % are expected to be "
+    "false.",
+    "select",
+    (
+        Choice("components", "Components", "Number of components.", placeholder="estimated"),
+        Choice(
+            "fdr",
+            "False discovery rate",
+            "Maximum expected proportion of false discoveries among the selected variables.",
+            placeholder="0.05",
+            step="any",
+        ),
+        Choice(
+            "min-communality",
+            "Minimum communality",
+            "Proportion of a variable's variance that it must share with the components.",
+            placeholder="0",
+            step="any",
+        ),
+        _COUNTS,
+        *_COMMON,
+    ),
+)
+FEW = Question(
+    "few",
+    "Which few variables stand for all?",
+    "Selects a small panel from which all other variables can be predicted, to measure less next "
+    "time.",
+    "Assumes that new rows resemble these ones. How well the panel predicts is measured on rows "
+    "that were not used to select it.",
+    "panel",
+    (
+        Choice("variables", "Variables", "Number of variables.", placeholder="estimated"),
+        Choice(
+            "target-recovery",
+            "Target recovery",
+            "Explained variance that suffices, as a proportion of that of all variables.",
+            placeholder="0.9",
+            step="any",
+        ),
+        Choice("include", "Include", "Variable that the panel must contain.", "text"),
+        Choice("exclude", "Exclude", "Variable that the panel must not contain.", "text"),
+        _COUNTS,
+        *_COMMON,
+    ),
+)
+PREDICT = Question(
+    "predict",
+    "What predicts one column?",
+    "Selects the variables that predict a response, which is a number or one of two classes.",
+    "Assumes that the response depends linearly on few variables. Variables that predict need not "
+    "be causes.",
+    "regress",
+    _COMMON,
+    needs_response=True,
+)
+
+QUESTIONS = {question.name: question for question in (TOGETHER, FEW, PREDICT)}

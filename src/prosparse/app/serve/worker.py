@@ -1,0 +1,191 @@
+"""Worker process: checks a table, or runs a command, and reports to the server.
+
+Requests and events are JSON, so that a table that misuses a reader cannot make the server load
+objects. A request has the keys ``task``, ``memory`` and the arguments of the task.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from contextlib import redirect_stderr, redirect_stdout
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+MAX_SECONDS = 30 * 24 * 3600.0  # CPU time of a task
+EVENT_INTERVAL = 0.2  # minimum time between reports of progress, in seconds
+MAX_ROUNDS = 4  # maximum number of checks of a table
+MAX_LISTED = 50  # maximum number of columns or rows of a finding
+UNKNOWN_ERROR = (
+    "An unexpected error stopped the analysis ({}). Details are in the terminal that runs "
+    "`prosparse serve`. Please report them."
+)
+
+
+def main(connection: Connection) -> None:
+    """Import the library, wait for a request, and answer it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends its workers
+    if hasattr(os, "setsid"):
+        os.setsid()  # the processes that this one starts end with it
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        _import_library()
+        request = json.loads(connection.recv_bytes())
+    except (EOFError, OSError):
+        return  # the server has ended
+    events = _Events(connection)
+    try:
+        from ...inference.progress import observe
+        from ...tables.reader_process import limit_resources
+
+        limit_resources(request["memory"], MAX_SECONDS)
+        os.chdir(request["folder"])
+        with observe(events.progress):
+            answer = {"check": check, "command": run_command}[request["task"]](request)
+        events.send(answer)
+    except MemoryError:
+        events.send(_failure("There is not enough memory for this table."))
+    except Exception as error:  # the page shows no traceback
+        traceback.print_exc()
+        events.send(_failure(UNKNOWN_ERROR.format(type(error).__name__)))
+    connection.close()
+
+
+def _import_library() -> None:
+    from ...checks import files
+    from .. import commands
+
+    assert commands
+    assert files
+
+
+class _Events:
+    def __init__(self, connection: Connection):
+        self.connection, self.sent, self.stage = connection, 0.0, ""
+
+    def send(self, event: dict[str, Any]) -> None:
+        self.connection.send_bytes(json.dumps(event).encode("utf-8", "replace"))
+
+    def progress(self, stage: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if stage != self.stage or now - self.sent >= EVENT_INTERVAL:
+            self.sent, self.stage = now, stage
+            self.send({"event": "progress", "stage": stage, "done": done, "total": total})
+
+
+def _failure(message: str) -> dict[str, Any]:
+    return {"event": "failed", "message": message}
+
+
+# --- tasks
+
+
+def check(request: dict[str, Any]) -> dict[str, Any]:
+    """Check a table: `file`, `options` (fields of `TableOptions`) and `refused` fixes by code.
+
+    A corrected table may have further problems, such as missing values after their codes are known.
+    It is therefore checked again.
+    """
+    from ...checks.files import check_file
+    from ...checks.fixes import apply_fix, join_fixes
+    from ...errors import InputError, ParameterError
+    from ...inference.progress import announce
+    from ..options import TableOptions
+
+    path = Path(request["file"])
+    given = {key: value for key, value in request["options"].items() if key != "response"}
+    fixed: dict[tuple[str, tuple[str, ...]], Any] = {}  # findings that are corrected
+    findings: list[Any] = []
+    try:
+        options = TableOptions(**given).read_options(path, request["options"].get("response"))
+        for k in range(MAX_ROUNDS):
+            announce("checking the table", k)
+            checked = check_file(path, options)
+            findings = [
+                found
+                for found in checked.check.findings
+                if (found.code, found.columns) not in fixed
+            ]
+            new = [
+                found
+                for found in findings
+                if found.code not in request["refused"] and join_fixes([found])
+            ]
+            fixed |= {(found.code, found.columns): found for found in new}
+            before, (options, _) = options, apply_fix(options, join_fixes(new))
+            if options == before:
+                break
+    except (InputError, ParameterError) as error:
+        return _failure(str(error))
+    kept = [found for found in findings if (found.code, found.columns) not in fixed]
+    result = {
+        "n_rows": checked.shape[0],
+        "n_columns": checked.shape[1],
+        "shape": list(checked.check.shape),
+        "roles": {name: str(role) for name, role in checked.roles.items()},
+        "header": checked.preview.header,
+        "rows": checked.preview.rows,
+        "fix": join_fixes(fixed.values()),
+        "transposed": options.transpose,
+        "notes": list(checked.notes),
+        "commands": _accepted_options(),
+        "findings": [
+            {
+                "code": found.code,
+                "severity": str(found.severity),
+                "message": found.message,
+                "columns": list(found.columns[:MAX_LISTED]),
+                "rows": list(found.rows[:MAX_LISTED]),
+                "fix": found.fix,
+                "is_fixed": bool(join_fixes([found])),
+            }
+            for found in (*fixed.values(), *kept)
+        ],
+    }
+    return {"event": "done", "result": result}
+
+
+def _accepted_options() -> dict[str, list[str]]:
+    """Return the options that each command accepts with its default method."""
+    from ...registry import METHODS
+    from ..cli import load_commands
+    from ..estimators import DEFAULT_METHOD
+
+    methods = {method.name: method for method in METHODS.values()}
+    by_command = {"select": DEFAULT_METHOD, "panel": "panel", "regress": "spinyreg"}
+    accepted = {}
+    of_methods = {f"--{o.name}" for method in METHODS.values() for o in method.options or ()}
+    for name, method_name in by_command.items():
+        command = load_commands().get_command(None, name)
+        flags = {flag for parameter in command.params for flag in parameter.opts}
+        method = methods[method_name]
+        flags -= of_methods - {f"--{option.name}" for option in method.options or ()}
+        flags -= set() if method.accepts_groups else {"--groups"}
+        flags -= set() if method.accepts_covariates else {"--covariates"}
+        accepted[name] = sorted(flags)
+    return accepted
+
+
+def run_command(request: dict[str, Any]) -> dict[str, Any]:
+    """Run a command with `arguments` and `hidden` ones, which the report does not show."""
+    from ..cli import app
+
+    sys.argv = ["prosparse", *request["arguments"]]  # shown in the report
+    output, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(output), redirect_stderr(errors):
+        code = app(
+            [*request["arguments"], *request["hidden"]],
+            prog_name="prosparse",
+            standalone_mode=False,
+        )
+    if code:
+        message = " ".join(errors.getvalue().split()).removeprefix("prosparse: ")
+        return _failure(message or UNKNOWN_ERROR.format(f"exit code {code}"))
+    lines = output.getvalue().strip().splitlines()
+    return {"event": "done", "result": json.loads(lines[-1]) if lines else {}}

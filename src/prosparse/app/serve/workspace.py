@@ -1,0 +1,195 @@
+"""Tables, setups and analyses of a session, and the private folder of their files."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .arguments import Settings, analysis_words, table_options, to_arguments
+from .jobs import Job, Status, Workers
+from .questions import QUESTIONS, Question
+
+
+class TableFile(NamedTuple):
+    """File with a table."""
+
+    number: int
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return self.path.name
+
+
+class Setup(NamedTuple):
+    """Table as understood: settings and the check of the table with them.
+
+    A change makes another setup, so that the back button and several tabs work.
+    """
+
+    number: int
+    table: TableFile
+    settings: Settings
+    check: Job
+
+    @property
+    def question(self) -> Question:
+        """Selected question."""
+        return QUESTIONS[self.settings.question]
+
+    @property
+    def arguments(self) -> list[str]:
+        """Arguments of the command of the selected question."""
+        command = self.question.command
+        check = self.check.result
+        words = analysis_words(
+            self.settings, check["fix"], check["commands"][command], self.settings.answers
+        )
+        return [command, self.table.name, *to_arguments(words)]
+
+
+class Analysis(NamedTuple):
+    """Run of a command."""
+
+    number: int
+    title: str
+    table: TableFile
+    setup: Setup
+    arguments: list[str]
+    folder: Path  # of the results
+    job: Job
+    started: str  # time of day
+
+    @property
+    def files(self) -> list[Path]:
+        """Files of the results."""
+        if self.job.status is not Status.DONE or not self.folder.is_dir():
+            return []
+        return sorted(path for path in self.folder.iterdir() if path.is_file())
+
+
+class Workspace:
+    """State of a session.
+
+    Parameters
+    ----------
+    workers : Workers
+        Processes that check tables and run commands.
+    """
+
+    def __init__(self, workers: Workers):
+        self.workers = workers
+        self.folder = Path(tempfile.mkdtemp(prefix="prosparse-serve-"))  # for this user only
+        self.tables: dict[int, TableFile] = {}
+        self.setups: dict[int, Setup] = {}
+        self.analyses: dict[int, Analysis] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def new_path(self, name: str) -> Path:
+        """Return the path of a new file in a folder with a generated name."""
+        return Path(tempfile.mkdtemp(dir=self.folder, prefix="file-")) / name
+
+    def add_table(self, path: Path) -> TableFile:
+        """Add a file."""
+        table = TableFile(next(self._numbers), path)
+        with self._lock:
+            self.tables[table.number] = table
+        return table
+
+    def add_setup(self, table: TableFile, settings: Settings) -> Setup:
+        """Check a table with the settings."""
+        job = self.workers.submit(
+            {
+                "task": "check",
+                "folder": str(table.path.parent),
+                "file": table.name,
+                "options": table_options(settings),
+                "refused": list(settings.refused),
+            }
+        )
+        setup = Setup(next(self._numbers), table, settings, job)
+        with self._lock:
+            self.setups[setup.number] = setup
+        return setup
+
+    def with_question(self, setup: Setup, settings: Settings) -> Setup:
+        """Return a setup with other settings of the question, and the same check."""
+        changed = setup._replace(number=next(self._numbers), settings=settings)
+        with self._lock:
+            self.setups[changed.number] = changed
+        return changed
+
+    def add_analysis(self, setup: Setup) -> Analysis:
+        """Run the command of a setup."""
+        return self.add_command(setup, setup.question.title, setup.table, setup.arguments)
+
+    def add_command(
+        self, setup: Setup, title: str, table: TableFile, arguments: list[str]
+    ) -> Analysis:
+        """Run a command whose results are written to a new folder."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder, prefix="results-")) / "results"
+        job = self.workers.submit(
+            {
+                "task": "command",
+                "folder": str(table.path.parent),
+                "arguments": arguments,
+                "hidden": ["--output", str(folder), "--json"],
+            }
+        )
+        number = next(self._numbers)
+        analysis = Analysis(
+            number, title, table, setup, arguments, folder, job, time.strftime("%H:%M")
+        )
+        with self._lock:
+            self.analyses[number] = analysis
+        return analysis
+
+    def remove_table(self, table: TableFile) -> None:
+        """Remove a table and what depends on it; a file of the user is left."""
+        with self._lock:
+            self.tables.pop(table.number, None)
+            analyses = [a for a in self.analyses.values() if a.table.number == table.number]
+            for analysis in analyses:
+                del self.analyses[analysis.number]
+            setups = [s for s in self.setups.values() if s.table.number == table.number]
+            for setup in setups:
+                del self.setups[setup.number]
+        for job in (*(a.job for a in analyses), *(s.check for s in setups)):
+            job.cancel()
+        folders = [analysis.folder.parent for analysis in analyses]
+        if self.folder in table.path.parents:
+            folders.append(table.path.parent)
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """End all jobs and remove all files of the session."""
+        self.workers.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def size(self) -> int:
+        """Return the bytes of all files of the session."""
+        return sum(
+            entry.stat().st_size
+            for folder, _, names in os.walk(self.folder)
+            for entry in (Path(folder) / name for name in names)
+            if entry.is_file()
+        )
+
+
+def same_check(first: Settings, second: Settings) -> bool:
+    """Return whether a check with the first settings holds for the second."""
+
+    def key(settings: Settings) -> tuple[Mapping[str, str], Mapping[str, Any], tuple[str, ...]]:
+        return settings.roles, settings.file_format, settings.refused
+
+    return key(first) == key(second)

@@ -1,0 +1,242 @@
+"""The way through the page with worker processes: table, roles, run, results, cancellation."""
+
+import html
+import re
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("starlette", reason="starlette is not installed: no page")
+pytest.importorskip("httpx", reason="httpx is not installed")
+from starlette.testclient import TestClient
+
+from prosparse.app.serve.access import Gate
+from prosparse.app.serve.jobs import Status, Workers
+from prosparse.app.serve.pages import create_application
+from prosparse.app.serve.workspace import Workspace
+from prosparse.datasets import make_globally_sparse
+
+HOME = "http://127.0.0.1:8000"
+ORIGIN = {"Origin": HOME}
+DATA = make_globally_sparse(60, 30, n_components=2, n_informative=10, random_state=0)
+
+
+def messy_table():
+    """Return a table with planted structure, identifiers, batches and a code for missing values."""
+    X = DATA.X
+    table = pd.DataFrame(X.round(3), columns=[f"v{k}" for k in range(30)])
+    table.loc[[4, 9, 13, 27], "v20"] = -999
+    table.insert(0, "sample", [f"S{k:03d}" for k in range(60)])
+    table.insert(1, "plate", ["A", "B", "C"] * 20)
+    table.insert(2, "outcome", (X[:, :3].sum(axis=1) > 0).astype(int))
+    return table
+
+
+@pytest.fixture(scope="module")
+def workspace():
+    workspace = Workspace(Workers(4 * 2**30))
+    yield workspace
+    workspace.close()
+    assert not workspace.folder.exists()
+
+
+@pytest.fixture(scope="module")
+def client(workspace):
+    gate = Gate("127.0.0.1", 8000)
+    client = TestClient(create_application(workspace, gate), HOME)
+    client.get("/", params={"token": gate.token})
+    return client
+
+
+def wait(job, seconds=60):
+    assert job.finished.wait(seconds)
+    return job
+
+
+def upload(client, workspace, name, content):
+    response = client.post("/tables", files={"file": (name, content)}, headers=ORIGIN)
+    assert response.status_code == 200
+    setup = list(workspace.setups.values())[-1]
+    wait(setup.check)
+    return setup
+
+
+@pytest.fixture(scope="module")
+def setup(client, workspace):
+    return upload(client, workspace, "plates.csv", messy_table().to_csv(index=False))
+
+
+@pytest.fixture(scope="module")
+def analysis(client, workspace, setup):
+    fields = {"do": "run", "question": "together", "answer:together:permutations": "2"}
+    response = client.post(f"/setups/{setup.number}", data=fields | fixes(setup), headers=ORIGIN)
+    analysis = list(workspace.analyses.values())[-1]
+    assert response.url.path == f"/analyses/{analysis.number}"
+    assert wait(analysis.job).status is Status.DONE, analysis.job.message
+    return analysis
+
+
+def fixes(setup):
+    """Return the fields of the corrections, as the page sends them."""
+    return {
+        field: "1"
+        for found in setup.check.result["findings"]
+        if found["is_fixed"]
+        for field in (f"shown-fix:{found['code']}", f"fix:{found['code']}")
+    }
+
+
+def test_table_is_shown_as_understood(client, setup):
+    page = html.unescape(client.get(f"/setups/{setup.number}").text)
+    assert setup.check.result["roles"]["sample"] == "row names"
+    assert re.search(r'name="role:plate"[^>]*class="role covariate"', page)
+    assert "--na=-999" in page
+    assert "60 rows and 31 variables" in page
+
+
+def test_analysis_is_that_of_the_command(client, analysis, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from prosparse.app.cli import app
+
+    monkeypatch.chdir(analysis.table.path.parent)
+    arguments = [*analysis.arguments, "--output", str(tmp_path / "out")]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    for name in ("selected.csv", "scores.csv", "loadings.csv"):
+        assert (analysis.folder / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
+def test_answer_and_downloads(client, analysis):
+    planted = {f"v{k}" for k in np.flatnonzero(DATA.support)}
+    assert len(planted - set(analysis.job.result["selected"])) <= 1
+    page = client.get(f"/analyses/{analysis.number}").text
+    assert "variables were selected" in page
+    for name in ("selected.csv", "model.prosparse", "report.html"):
+        assert f"/analyses/{analysis.number}/files/{name}" in page
+    archive = client.get(f"/analyses/{analysis.number}/all.zip")
+    assert archive.content.startswith(b"PK")
+
+
+def test_report_shows_the_command_and_runs_in_a_sandbox(client, analysis):
+    response = client.get(f"/analyses/{analysis.number}/report")
+    assert response.headers["content-security-policy"].startswith("sandbox allow-scripts")
+    assert "allow-same-origin" not in response.headers["content-security-policy"]
+    assert "prosparse select plates.csv" in html.unescape(response.text)
+    assert str(analysis.folder.parent) not in response.text
+
+
+def test_role_of_a_column_is_changed(client, workspace, setup):
+    fields = {"do": "update", "question": "together", "role:outcome": "label"} | fixes(setup)
+    client.post(f"/setups/{setup.number}", data=fields, headers=ORIGIN)
+    changed = list(workspace.setups.values())[-1]
+    assert changed.number != setup.number
+    wait(changed.check)
+    assert "--label outcome" in " ".join(changed.arguments)
+    assert "outcome" not in setup.settings.roles  # another tab is not changed
+
+
+def test_correction_is_refused(client, workspace, setup):
+    fields = {"do": "update", "question": "together"} | fixes(setup)
+    del fields["fix:missing-codes"]
+    client.post(f"/setups/{setup.number}", data=fields, headers=ORIGIN)
+    changed = list(workspace.setups.values())[-1]
+    wait(changed.check)
+    assert not any("-999" in argument for argument in changed.arguments)
+    page = client.get(f"/setups/{changed.number}").text
+    assert re.search(r'name="fix:missing-codes" value="1" data-submit\s*>', page)
+
+
+def test_response_selects_the_question(client, workspace, setup):
+    fields = {"do": "update", "question": "together", "role:outcome": "response"} | fixes(setup)
+    client.post(f"/setups/{setup.number}", data=fields, headers=ORIGIN)
+    changed = list(workspace.setups.values())[-1]
+    wait(changed.check)
+    assert changed.arguments[0] == "regress"
+    assert "--response outcome" in " ".join(changed.arguments)
+
+
+def test_question_without_a_response(client, setup):
+    fields = {"do": "run", "question": "predict"} | fixes(setup)
+    response = client.post(f"/setups/{setup.number}", data=fields, headers=ORIGIN)
+    assert response.status_code == 422
+    assert "Select the column" in response.text
+
+
+def test_hostile_cells_are_text(client, workspace):
+    rng = np.random.default_rng(0)
+    hostile = "<script>alert(1)</script>"
+    table = pd.DataFrame(rng.normal(size=(20, 4)), columns=[hostile, '"><img src=x>', "=1+1", "d"])
+    setup = upload(client, workspace, "x.csv", table.to_csv(index=False))
+    page = client.get(f"/setups/{setup.number}").text
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("x.csv", b""), ("x.xlsx", b"PK\3\4damaged"), ("x.exe", b"MZ"), ("x", b"1")],
+)
+def test_unreadable_files(client, workspace, name, content):
+    setup = upload(client, workspace, name, content)
+    page = client.get(f"/setups/{setup.number}").text
+    assert "Traceback" not in page
+    assert str(workspace.folder) not in page
+
+
+def test_compare_two_analyses(client, workspace, setup, analysis):
+    other = workspace.add_command(
+        setup, "other", setup.table, [*analysis.arguments, "--min-communality", "0.9"]
+    )
+    assert wait(other.job).status is Status.DONE
+    response = client.get(f"/compare?analysis={analysis.number}&analysis={other.number}")
+    assert "selected by both" in response.text
+    assert "--min-communality 0.9" in response.text
+    assert client.get(f"/compare?analysis={analysis.number}&analysis=99").status_code == 400
+
+
+def test_model_is_applied_to_another_table(client, workspace, analysis):
+    table = messy_table().iloc[:7].replace(-999, 0.1)
+    files = {"file": ("new.csv", table.to_csv(index=False))}
+    client.post(f"/analyses/{analysis.number}/apply", files=files, headers=ORIGIN)
+    applied = list(workspace.analyses.values())[-1]
+    assert wait(applied.job).status is Status.DONE, applied.job.message
+
+
+def test_cancel_ends_the_process(client, workspace, setup):
+    arguments = [*setup.arguments, "--stability", "100000"]
+    analysis = workspace.add_command(setup, "long", setup.table, arguments)
+    while analysis.job.progress.stage != "halves of the rows":
+        assert analysis.job.is_active
+        time.sleep(0.02)
+    progress = client.get(f"/analyses/{analysis.number}/progress").json()
+    assert progress["active"]
+    assert progress["total"] == 100000
+    process = analysis.job.process.process
+    response = client.post(f"/analyses/{analysis.number}/cancel", headers=ORIGIN)
+    assert "Cancelled" in response.text
+    process.join(10)
+    assert not process.is_alive()
+    assert not analysis.files
+
+
+def test_memory_limit(tmp_path):
+    values = np.random.default_rng(0).normal(size=(1000, 300)).round(6)
+    pd.DataFrame(values).to_csv(tmp_path / "large.csv", index=False)
+    request = {"task": "check", "folder": str(tmp_path), "file": "large.csv"}
+    workers = Workers(2**20)
+    try:
+        job = wait(workers.submit(request | {"options": {}, "refused": []}))
+    finally:
+        workers.close()
+    assert job.status is Status.FAILED
+    assert "memory" in job.message
+
+
+def test_removed_table_leaves_no_files(client, workspace):
+    setup = upload(client, workspace, "gone.csv", "a,b\n1,2\n2,1\n3,5\n")
+    client.post(f"/tables/{setup.table.number}/remove", headers=ORIGIN)
+    assert not setup.table.path.exists()
+    assert client.get(f"/setups/{setup.number}").status_code == 404
