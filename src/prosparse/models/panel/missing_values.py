@@ -4,6 +4,10 @@
 row, under the covariance that guides the selection. The covariance is estimated from the completed
 rows, which are drawn again (stochastic EM, Celeux & Diebolt 1985). Draws, unlike conditional
 expectations, do not increase the correlations, so that held-out R2 is not too large.
+
+The values of a row are drawn from a covariance that was estimated *without* the row. With more
+columns than rows, the components of all rows contain the earlier draws of each row: its observed
+values would identify the row, and its draws would be repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import numpy as np
 
 from ...data import standardise
 from ...data.row_groups import RowGroups
-from .cross_validation import cross_validate
+from .cross_validation import CrossValidatedModel, cross_validate
 from .factors import FactorModel, mix_covariances, rescale_loadings
 
 N_DRAWS = 8  # number of times that the missing values are drawn
@@ -45,21 +49,36 @@ def complete_rows(X: np.ndarray, seed: int) -> np.ndarray:
     varying = np.flatnonzero(np.nanstd(X, axis=0) > 0.0)
     n, p = X.shape[0], varying.size
     weight = max(0.0, 1.0 - 2.0 * p / n)  # of the empirical covariance
-    for _ in range(N_DRAWS if p > 1 else 0):
+    for number in range(N_DRAWS if p > 1 else 0):
         rows = Z[:, varying]
         centre, scale = rows.mean(axis=0), rows.std(axis=0)
         op, columns = standardise(rows, True)
-        fitted = cross_validate(op, scale * std[varying], None, seed, n_repeats=1)
-        model = rescale_loadings(fitted.whole, fitted.communality, fitted.variances)
-        model = mix_covariances(model, fitted.whole_fold, fitted.variances, weight)
-        unit = np.sqrt(columns.variance(1.0))
-        model = leading_factors(FactorModel(model.W * unit, model.psi * unit**2))
-        drawn = draw_missing(model, (rows - centre) / scale, is_missing[:, varying], rng)
+        fitted = cross_validate(op, scale * std[varying], None, seed + number, n_repeats=1)
+        drawn, unit = (rows - centre) / scale, np.sqrt(columns.variance(1.0))
+        for part, (W, psi) in held_out_models(fitted, weight):
+            model = leading_factors(FactorModel(W * unit, psi * unit**2))
+            drawn[part] = draw_missing(model, drawn[part], is_missing[np.ix_(part, varying)], rng)
         Z[:, varying] = drawn * scale + centre
     completed = np.where(is_missing, Z * std + mean, X)
     constant = np.setdiff1d(np.arange(X.shape[1]), varying)
     completed[:, constant] = mean[constant]
     return completed
+
+
+def held_out_models(
+    fitted: CrossValidatedModel, weight: float
+) -> Iterator[tuple[np.ndarray, FactorModel]]:
+    """Yield rows, and a model of other rows with a weight of their empirical covariance.
+
+    Large data have rows that no fold holds out; their model is that of all rows.
+    """
+    rows = [fold.held_out for fold in fitted.folds]
+    rows.append(~np.any(rows, axis=0))
+    folds = [*fitted.folds, fitted.whole_fold]
+    models = [*fitted.fold_models, fitted.whole]
+    for part, fold, model in zip(rows, folds, models, strict=True):
+        rescaled = rescale_loadings(model, fitted.communality, fitted.variances)
+        yield np.flatnonzero(part), mix_covariances(rescaled, fold, fitted.variances, weight)
 
 
 def observed_means(X: np.ndarray, groups: RowGroups | None) -> np.ndarray:

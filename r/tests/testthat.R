@@ -1,0 +1,4 @@
+library(testthat)
+library(prosparse)
+
+test_check("prosparse")
