@@ -12,21 +12,18 @@ Windows and macOS only the time limit of the parent process applies.
 from __future__ import annotations
 
 import datetime
-import html
 import json
 import math
-import posixpath
 import re
 import sys
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 FAILED = 10  # exit code: the file cannot be read
 OUT_OF_MEMORY = 11  # exit code: the memory limit was reached
-BLOCK = 2**20  # bytes of XML parsed at a time
 
 # Limits on HDF5 arrays. They may be larger than the file, because they are compressed.
 ENTRIES_AT_ONCE = 2**22
@@ -89,8 +86,8 @@ def read_workbook(path: str, limit: Callable[[], None], sheet: str | None) -> No
     except python_calamine.CalamineError as error:
         # The rest of the message is for developers: structures of Rust, or bytes of the file.
         raise ValueError(re.split(r"[\[({]|, found ", str(error))[0].strip()) from None
-    formulas = Formulas(0, "") if found is None else formulas_without_value(path, found.name)
     name = None if found is None else found.name
+    formulas = count_uncomputed_formulas(path)
     write({"sheets": names, "sheet": name, "merged": merged, "formulas": formulas})
 
 
@@ -157,156 +154,24 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-# --- formulas whose values were not stored
+# Cell of an XLSX file with a formula but no value, as some programs write them.
+_TAG = rb"<(?:\w+:)?"
+_UNCOMPUTED = re.compile(
+    _TAG + rb"c\b(?![^>]*t=.str)[^>]*>\s*"
+    + _TAG + rb"f\b[^>]*(?:/>|>[^<]*</[\w:]*f>)\s*"
+    rb"(?:" + _TAG + rb"v\s*/>|" + _TAG + rb"v>\s*</[\w:]*v>)?\s*</[\w:]*c>"
+)  # fmt: skip
 
 
-class Formulas(NamedTuple):
-    """Cells with a formula but no value, as some programs write them."""
-
-    n_cells: int
-    first: str  # address of the first cell, such as B2
-
-
-class Tag(NamedTuple):
-    """A tag of an XML file, and the text up to the next one."""
-
-    end: bool
-    name: str  # without its namespace
-    attributes: dict[str, str]  # likewise
-    text: str
-
-
-def formulas_without_value(path: str, sheet: str) -> Formulas:
-    """Find the cells of an XLSX or ODS sheet that contain a formula but no value.
-
-    python-calamine returns them as empty cells. XLS and XLSB files always store the values. Tags
-    are found by a pattern, because an XML parser would expand entities, and only a note depends on
-    them.
-    """
+def count_uncomputed_formulas(path: str) -> int:
+    """Count the formulas without a value in an XLSX file, which are read as empty cells."""
     if not zipfile.is_zipfile(path):
-        return Formulas(0, "")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if "content.xml" in archive.namelist():
-                found = _opendocument_formulas(archive, sheet)
-            else:
-                found = _office_formulas(archive, sheet)
-            first, n_cells = next(found, ("", 0))
-            return Formulas(n_cells + sum(n for _, n in found), first)
-    except MemoryError:
-        raise
-    except Exception:  # a note is lost, but python-calamine has read the cells
-        return Formulas(0, "")
-
-
-def _office_formulas(archive: zipfile.ZipFile, sheet: str) -> Iterator[tuple[str, int]]:
-    """Iterate over addresses and numbers of such cells in an XLSX sheet."""
-    part = _part_of_sheet(archive, sheet)
-    if not _contains(archive, part, rb"<(?:[\w.-]+:)?f[\s/>]"):
-        return
-    address, cell_type, formula, value = "", "", False, False
-    for tag in _tags(archive, part, b"c|f|v"):
-        if tag.name == "c" and not tag.end:
-            address, cell_type = tag.attributes.get("r", ""), tag.attributes.get("t", "")
-            formula = value = False
-        elif tag.name == "f":
-            formula = True
-        elif tag.name == "v" and not tag.end:
-            value = cell_type == "str" or bool(tag.text.strip())  # a value may be empty text
-        elif tag.name == "c" and formula and not value:
-            yield address, 1
-
-
-def _part_of_sheet(archive: zipfile.ZipFile, sheet: str) -> str:
-    """Return the name of the XML file of a sheet in an XLSX file."""
-    kinds = _targets(archive, "").values()
-    book = next(target for kind, target in kinds if kind.endswith("/officeDocument"))
-    tags = _tags(archive, book, b"sheet")
-    keys = {tag.attributes["name"]: tag.attributes["id"] for tag in tags if not tag.end}
-    return _targets(archive, book)[keys[sheet]][1]
-
-
-def _targets(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
-    """Return type and name of the files that a file refers to, by their keys."""
-    folder, name = posixpath.split(part)
-    relations = posixpath.join(folder, "_rels", f"{name}.rels")
-    return {
-        found["Id"]: (
-            found["Type"],
-            posixpath.normpath(posixpath.join("/", folder, found["Target"])).lstrip("/"),
-        )
-        for end, _, found, _ in _tags(archive, relations, b"Relationship")
-        if not end
-    }
-
-
-def _opendocument_formulas(archive: zipfile.ZipFile, sheet: str) -> Iterator[tuple[str, int]]:
-    """Iterate over addresses and numbers of such cells in an ODS sheet."""
-    if not _contains(archive, "content.xml", rb"formula"):
-        return
-    active = False
-    row = n_rows = column = 0
-    for tag in _tags(archive, "content.xml", b"table|table-row|table-cell|covered-table-cell"):
-        found = tag.attributes
-        if tag.name == "table":
-            active = not tag.end and found.get("name") == sheet
-            row = n_rows = 0
-        elif tag.name == "table-row" and not tag.end:
-            row, column = row + n_rows, 0
-            n_rows = int(found.get("number-rows-repeated", 1))
-        elif active and not tag.end:
-            n_columns = int(found.get("number-columns-repeated", 1))
-            values = {"value", "date-value", "time-value", "boolean-value"} & {*found}
-            if "formula" in found and found.get("value-type") != "string" and not values:
-                yield f"{_letters(column)}{row + 1}", n_rows * n_columns
-            column += n_columns
-
-
-def _contains(archive: zipfile.ZipFile, part: str, pattern: bytes) -> bool:
-    """Search a file for a pattern, which is faster than parsing its tags."""
-    before = b""
-    for block in _blocks(archive, part):
-        if re.search(pattern, before[-100:] + block):
-            return True
-        before = block
-    return False
-
-
-def _tags(archive: zipfile.ZipFile, part: str, names: bytes) -> Iterator[Tag]:
-    """Iterate over the tags of these names."""
-    pattern = re.compile(
-        rb"<(/?)(?:[\w.-]+:)?("
-        + names
-        + rb""")(?=[\s/>])((?:[^<>"']|"[^"<]*"|'[^'<]*')*)>([^<]*)"""
-    )
-    attribute = re.compile(rb"""([\w.-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
-    rest = b""
-    for block in _blocks(archive, part):
-        whole, mark, rest = (rest + block).rpartition(b"<")
-        rest = mark + rest if len(rest) < BLOCK else b""  # no tag is that long
-        for found in pattern.finditer(whole):
-            attributes = {
-                key.decode(): html.unescape((double or single).decode())
-                for key, double, single in attribute.findall(found[3])
-            }
-            yield Tag(bool(found[1]), found[2].decode(), attributes, found[4].decode())
-            if found[3].endswith(b"/"):
-                yield Tag(True, found[2].decode(), {}, "")
-
-
-def _blocks(archive: zipfile.ZipFile, part: str) -> Iterator[bytes]:
-    with archive.open(part) as file:
-        while block := file.read(BLOCK):
-            yield block
-
-
-def _letters(column: int) -> str:
-    """Return the letters of a column, given its number (from 0)."""
-    letters, column = "", column + 1
-    while column:
-        column, last = divmod(column - 1, 26)
-        letters = chr(65 + last) + letters
-    return letters
+        return 0
+    with zipfile.ZipFile(path) as archive:
+        sheets = [
+            name for name in archive.namelist() if re.fullmatch(r"xl/worksheets/[^/]*\.xml", name)
+        ]
+        return sum(len(_UNCOMPUTED.findall(archive.read(name))) for name in sheets)
 
 
 # --- HDF5

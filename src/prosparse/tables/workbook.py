@@ -92,7 +92,7 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
             f"{path}: there is no sheet {quote(options.sheet)}; available sheets: "
             f"{', '.join(map(quote, names))}."
         )
-    formula_notes = _note_formulas(*about["formulas"])
+    formula_notes = _note_formulas(about["formulas"])
     if not spans:
         raise TableError(
             f"{path}: all sheets are empty."
@@ -121,13 +121,12 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     return Sheet(rows, notes, formula_notes)
 
 
-def _note_formulas(count: int, first: str) -> list[str]:
+def _note_formulas(count: int) -> list[str]:
     """Return a note on formulas without a stored value."""
     if not count:
         return []
-    cells = "1 cell contains" if count == 1 else f"{count:,} cells contain"
     return [
-        f"{cells} a formula without a stored value, read as missing (first: {quote(first)}); to "
+        f"the file contains {plural(count, 'formula')} without a stored value, read as missing; to "
         "store the values, open the file in a spreadsheet program and save it"
     ]
 

@@ -101,7 +101,7 @@ class EMPCA(SparseProjection):
     random_state : int, RandomState or None, default=None
         Seed for the random starts.
     verbose : int, default=0
-        Verbosity level. 1 shows a progress bar.
+        Verbosity level. 1 prints the progress.
 
     Attributes
     ----------

@@ -62,7 +62,7 @@ class GSPPCA(GaussianProjection):
         Tolerance. Iterations stop if the objective increases by less than ``tol`` per entry of
         ``X``.
     verbose : int, default=0
-        Verbosity level. 1 shows progress bars.
+        Verbosity level. 1 prints the progress.
 
     Attributes
     ----------

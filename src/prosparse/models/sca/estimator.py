@@ -136,7 +136,7 @@ class SCA(HasDensity, SparseProjection):
         Tolerance. Iterations stop if the objective increases by less than ``tol`` per observed
         entry. The tolerance is at least 1e-6 if a view is not Gaussian.
     verbose : int, default=0
-        Verbosity. A positive value shows a progress bar.
+        Verbosity level. 1 prints the progress.
 
     Attributes
     ----------

@@ -68,7 +68,7 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
         Seed for sampling sets of variables, used if X has more than six columns. The selected set
         of ``selection_rule="map"`` does not depend on it.
     verbose : int, default=0
-        Verbosity level; 1 shows a progress bar.
+        Verbosity level. 1 prints the progress.
 
     Attributes
     ----------

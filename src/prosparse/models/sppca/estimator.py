@@ -48,7 +48,7 @@ class SPPCA(GaussianProjection):
         Increase of the objective per entry of ``X`` below which the iterations stop. Iterations
         continue until the optimality conditions hold to a relative error of 1e-5.
     verbose : int, default=0
-        Verbosity level. 1 shows a progress bar over the penalties.
+        Verbosity level. 1 prints the progress over the penalties.
 
     Attributes
     ----------
