@@ -71,8 +71,8 @@ def rank_by_relevance(adata, n_components):
     """Rank genes by GSPPCA."""
     import prosparse.anndata as psa
 
-    psa.pp.select_variables(adata, n_components, refine=False)
-    return np.argsort(adata.var["prosparse_ranking"].to_numpy())
+    psa.tl.gsppca(adata, n_components, refine=False)
+    return np.argsort(adata.var["gsppca_ranking"].to_numpy())
 
 
 def agreement(adata, genes, k, seeds):

@@ -47,8 +47,8 @@ def rank_by_gsppca(adata):
     """Rank genes by GSPPCA."""
     import prosparse.anndata as psa
 
-    psa.pp.select_variables(adata, n_components=30, refine=False)
-    return np.argsort(adata.var["prosparse_ranking"].to_numpy())
+    psa.tl.gsppca(adata, n_components=30, refine=False)
+    return np.argsort(adata.var["gsppca_ranking"].to_numpy())
 
 
 def rank_by_dispersion(adata, flavor):
@@ -94,7 +94,7 @@ def rank_by_deviance_loadings(adata):
 RANKINGS = {
     "`select_panel` of counts (this page)": lambda adata: rank_by_panel(adata, "counts"),
     "`select_panel` of log counts": rank_by_panel,
-    "`select_variables` (GSPPCA) of log counts": rank_by_gsppca,
+    "`gsppca` of log counts": rank_by_gsppca,
     "PCA of deviance residuals, explained variance of each gene": rank_by_deviance_loadings,
     "deviance": rank_by_deviance,
     "variance of log counts": rank_by_variance,

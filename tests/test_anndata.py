@@ -256,18 +256,6 @@ def test_errors_of_batches(batch_key, words):
     assert not len(adata.uns)
 
 
-def test_select_variables_writes_the_choice_alone():
-    adata = annotated()
-    assert psa.pp.select_variables(adata, n_components=D, n_top_genes=7) is None
-    assert list(adata.var.columns) == ["prosparse", "prosparse_relevance", "prosparse_ranking"]
-    assert adata.var["prosparse"].dtype == bool
-    assert adata.var["prosparse"].sum() == 7
-    np.testing.assert_array_equal(adata.var["prosparse"], adata.var["prosparse_ranking"] <= 7)
-    assert not len(adata.obsm)
-    assert not len(adata.varm)
-    assert adata.uns["prosparse"]["params"]["n_top_genes"] == 7
-
-
 def test_auto_and_key():
     adata = annotated()
     psa.tl.gsppca(adata, "auto", key_added="sparse_pca", scale=True)
@@ -382,15 +370,15 @@ def test_mask_of_pandas_booleans():
     adata = annotated()
     adata.var["considered"] = np.arange(P) < 30
     adata.var["considered"] = adata.var["considered"].astype("boolean")
-    psa.pp.select_variables(adata, D, mask_var="considered")
+    psa.tl.gsppca(adata, D, mask_var="considered")
     np.testing.assert_array_equal(
-        adata.var["prosparse_ranking"][:30], GSPPCA(D).fit(table()[:, :30]).ranking_
+        adata.var["gsppca_ranking"][:30], GSPPCA(D).fit(table()[:, :30]).ranking_
     )
 
 
 def test_copy():
     adata = annotated()
-    for call in (psa.pp.select_variables, psa.tl.fdrpca, psa.tl.gsppca, psa.tl.sca):
+    for call in (psa.tl.fdrpca, psa.tl.gsppca, psa.tl.sca):
         other = call(adata, 2, copy=True)
         assert isinstance(other, anndata.AnnData)
         assert other is not adata
@@ -464,7 +452,6 @@ def test_dask():
 def test_round_trip(tmp_path):
     adata = annotated(sparse.csr_matrix(table()))
     mask = np.arange(P) < 35
-    psa.pp.select_variables(adata, D, mask_var=mask)
     psa.tl.fdrpca(adata, mask_var=mask)
     psa.tl.gsppca(adata, D, n_top_genes=9)
     adata.var["kind"] = np.where(np.arange(P) < 20, "left", "right")
@@ -472,7 +459,7 @@ def test_round_trip(tmp_path):
     psa.tl.sca(adata, 2, views=[[0, 1], slice(2, P)], key_added="other")
     adata.write_h5ad(tmp_path / "cells.h5ad")
     back = anndata.read_h5ad(tmp_path / "cells.h5ad")
-    for key in ("prosparse", "fdrpca", "gsppca", "sca", "other"):
+    for key in ("fdrpca", "gsppca", "sca", "other"):
         assert_equal(back.uns[key], adata.uns[key])
         np.testing.assert_array_equal(back.var[key], adata.var[key])
         assert back.var[key].dtype == bool
@@ -480,7 +467,7 @@ def test_round_trip(tmp_path):
         np.testing.assert_array_equal(back.obsm[f"X_{key}"], adata.obsm[f"X_{key}"])
         np.testing.assert_array_equal(back.varm[key], adata.varm[key])
     for key in ("relevance", "ranking"):
-        np.testing.assert_array_equal(back.var[f"prosparse_{key}"], adata.var[f"prosparse_{key}"])
+        np.testing.assert_array_equal(back.var[f"gsppca_{key}"], adata.var[f"gsppca_{key}"])
     assert not [name for name, value in back.uns["gsppca"]["params"].items() if value is None]
     psa.tl.gsppca(back, D, n_top_genes=9)  # once more, over the old results
     assert_equal(back.uns["gsppca"], adata.uns["gsppca"])
@@ -501,11 +488,10 @@ def test_round_trip_of_mudata(tmp_path, mdata, mudata):
 def test_scanpy_takes_the_choice():
     scanpy = pytest.importorskip("scanpy")
     adata = annotated()
-    psa.pp.select_variables(adata, D)
+    psa.tl.gsppca(adata, D)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scanpy's own
-        scanpy.pp.pca(adata, n_comps=D, mask_var="prosparse")
-    psa.tl.gsppca(adata, D)
+        scanpy.pp.pca(adata, n_comps=D, mask_var="gsppca")
     # PCA on the chosen variables is what the projection is
     np.testing.assert_allclose(
         np.abs(adata.obsm["X_pca"]), np.abs(adata.obsm["X_gsppca"]), rtol=1e-3, atol=1e-3
@@ -638,15 +624,15 @@ def test_selection_in_every_modality(mdata):
 
 def test_selection_in_one_modality(mdata):
     mdata.mod["rna"].layers["log"] = mdata.mod["rna"].X.copy()
-    other = psa.pp.select_variables(
+    other = psa.tl.gsppca(
         mdata, 2, modality="rna", layer="log", mask_var=np.arange(P) < 30, copy=True
     )
-    assert other.mod["rna"].var["prosparse"].any()
-    assert "prosparse" not in other.mod["prot"].var
-    assert "prosparse" not in mdata.mod["rna"].var
-    assert other.mod["rna"].uns["prosparse"]["params"]["modality"] == "rna"
+    assert other.mod["rna"].var["gsppca"].any()
+    assert "gsppca" not in other.mod["prot"].var
+    assert "gsppca" not in mdata.mod["rna"].var
+    assert other.mod["rna"].uns["gsppca"]["params"]["modality"] == "rna"
     np.testing.assert_array_equal(
-        other.mod["rna"].var["prosparse_ranking"][:30],
+        other.mod["rna"].var["gsppca_ranking"][:30],
         GSPPCA(2).fit(mdata.mod["rna"].X[:, :30]).ranking_,
     )
 
@@ -682,9 +668,7 @@ def test_view_of_mudata(mdata):
         ({"n_components": 0}, "`n_components`.*got 0"),
     ],
 )
-@pytest.mark.parametrize(
-    "call", [psa.pp.select_variables, psa.tl.fdrpca, psa.tl.gsppca, psa.tl.sca]
-)
+@pytest.mark.parametrize("call", [psa.tl.fdrpca, psa.tl.gsppca, psa.tl.sca])
 def test_errors(call, given, words):
     adata = annotated()
     adata.layers["log"] = adata.X
@@ -709,9 +693,7 @@ def test_errors(call, given, words):
         ({"mask_var": np.ones(P, dtype=bool)}, r"`mask_var` of modality 'prot'.*12 variables"),
     ],
 )
-@pytest.mark.parametrize(
-    "call", [psa.pp.select_variables, psa.tl.fdrpca, psa.tl.gsppca, psa.tl.sca]
-)
+@pytest.mark.parametrize("call", [psa.tl.fdrpca, psa.tl.gsppca, psa.tl.sca])
 def test_errors_of_modalities(mdata, call, given, words):
     with pytest.raises(ParameterError, match=words):
         call(mdata, 2, **given)
@@ -727,8 +709,8 @@ def test_errors_of_components_and_axes(mdata, mudata):
     same = mudata.MuData({"one": one, "two": two}, axis=1)
     with pytest.raises(InputError, match="share variables, not observations"):
         psa.tl.sca(same, 2)
-    psa.pp.select_variables(same, 2)
-    assert same.mod["two"].var["prosparse"].any()
+    psa.tl.gsppca(same, 2)
+    assert same.mod["two"].var["gsppca"].any()
 
 
 def test_errors_of_views(mdata):
@@ -774,29 +756,29 @@ def test_without_anndata(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r"not installed: pip install 'prosparse\[anndata\]'"):
-        psa.pp.select_variables(adata, D)
+        psa.tl.gsppca(adata, D)
 
 
 @FEW_VARIABLES
 def test_the_usual_number_of_components_fits_what_was_asked():
     small, wide = annotated(table()), annotated(table())
     small.X[:, 3:] = 1.0  # genes that nobody expresses do not count
-    psa.pp.select_variables(small)
-    assert small.uns["prosparse"]["params"]["n_components"] == 2
-    psa.pp.select_variables(wide, n_top_genes=4)
-    assert wide.uns["prosparse"]["params"]["n_components"] == 4
-    assert wide.var["prosparse"].sum() == 4
+    psa.tl.gsppca(small)
+    assert small.uns["gsppca"]["params"]["n_components"] == 2
+    psa.tl.gsppca(wide, n_top_genes=4)
+    assert wide.uns["gsppca"]["params"]["n_components"] == 4
+    assert wide.var["gsppca"].sum() == 4
 
 
 @FEW_VARIABLES
 def test_a_series_as_mask_is_read_by_its_names():
     adata = annotated(table())
     mask = adata.var_names.to_series().isin(adata.var_names[:10])
-    one = psa.pp.select_variables(adata, 2, mask_var=mask, copy=True)
+    one = psa.tl.gsppca(adata, 2, mask_var=mask, copy=True)
     shuffled = mask.sample(frac=1, random_state=0)
-    other = psa.pp.select_variables(adata, 2, mask_var=shuffled, copy=True)
-    assert not one.var["prosparse"][10:].any()
-    np.testing.assert_array_equal(one.var["prosparse"], other.var["prosparse"])
+    other = psa.tl.gsppca(adata, 2, mask_var=shuffled, copy=True)
+    assert not one.var["gsppca"][10:].any()
+    np.testing.assert_array_equal(one.var["gsppca"], other.var["gsppca"])
 
 
 def test_views_are_positions_and_names_of_all_variables():
@@ -1083,7 +1065,6 @@ def test_constraints_of_spatial_panels():
 # --- how the functions are called
 
 FUNCTIONS = [
-    (psa.pp.select_variables, GSPPCA, {"n_components", "n_features_to_select"}),
     (psa.tl.gsppca, GSPPCA, {"n_components", "n_features_to_select"}),
     (psa.tl.fdrpca, FDRPCA, {"n_components", "max_features", "counts"}),
     (psa.tl.sca, SCA, {"n_components", "views"}),
@@ -1133,7 +1114,6 @@ def test_scanpy_says_what_was_done(verbosity, monkeypatch):
 @pytest.mark.parametrize(
     ("function", "wanted"),
     [
-        (psa.pp.select_variables, ["'prosparse_ranking' (.var)", "'prosparse' (.uns)"]),
         (psa.tl.gsppca, ["'gsppca_ranking' (.var)", "'X_gsppca' (.obsm)", "'gsppca' (.varm)"]),
         (psa.tl.sca, ["'X_sca' (.obsm)", "'sca' (.varm)", "'sca' (.uns)"]),
     ],

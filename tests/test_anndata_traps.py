@@ -66,7 +66,7 @@ def test_logarithms_are_not_counts(function):
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
-@pytest.mark.parametrize("function", [psa.pp.select_variables, psa.tl.gsppca, psa.tl.sca])
+@pytest.mark.parametrize("function", [psa.tl.gsppca, psa.tl.sca])
 def test_raw_counts_are_reported_to_methods_for_measurements(function):
     adata = cells()
     with pytest.warns(RawCountsWarning, match="X has non-negative integers"):
@@ -212,9 +212,9 @@ def test_maximum_number_of_genes():
     strongest = adata.var["top_communality"].where(adata.var["fdrpca"]).nlargest(5).index
     assert set(adata.var_names[adata.var["top"]]) == set(strongest)
     assert adata.uns["top"]["params"]["n_top_genes"] == 5
-    psa.pp.select_variables(adata, 2, n_top_genes=7, layer="log")
+    psa.tl.gsppca(adata, 2, n_top_genes=7, layer="log")
     model = GSPPCA(2, n_features_to_select=7).fit(adata.layers["log"])
-    np.testing.assert_array_equal(adata.var["prosparse"], model.support_)
+    np.testing.assert_array_equal(adata.var["gsppca"], model.support_)
 
 
 @pytest.mark.parametrize("function", [psa.tl.fdrpca, psa.tl.gsppca])

@@ -4,7 +4,6 @@
 
     psa.tl.fdrpca(adata, batch_key="donor")          # adata.var["fdrpca"], adata.obsm["X_fdrpca"]
     psa.pp.select_panel(adata, 150, layer="counts")  # adata.var["panel"], adata.var["panel_rank"]
-    psa.pp.select_variables(adata, n_components=30)  # adata.var["prosparse"]
     psa.tl.gsppca(adata, n_components=30)            # adata.obsm["X_gsppca"], adata.varm["gsppca"]
     psa.tl.sca(mdata, n_components=10)               # one view per modality
 
@@ -13,8 +12,8 @@ scanpy's functions expect them. Sparse matrices stay sparse, and matrices in fil
 blocks. A failed fit leaves the data unchanged.
 """
 
-from .functions import fdrpca, gsppca, sca, select_panel, select_variables
+from .functions import fdrpca, gsppca, sca, select_panel
 from .functions import pp as pp
 from .functions import tl as tl
 
-__all__ = ["fdrpca", "gsppca", "sca", "select_panel", "select_variables"]
+__all__ = ["fdrpca", "gsppca", "sca", "select_panel"]

@@ -64,13 +64,13 @@ def labels_of_rows(table: Annotated, key: Any, parameter: str = "batch_key") -> 
 
 
 def warn_about_batches(
-    table: Annotated, scores: np.ndarray | None, function: str, has_batch_key: bool
+    table: Annotated, scores: np.ndarray, function: str, has_batch_key: bool
 ) -> None:
     """Warn if a column of ``.obs`` that names batches explains a leading component.
 
     ``has_batch_key`` states whether the function has a parameter of that name.
     """
-    if scores is None or scores.shape[1] == 0:
+    if scores.shape[1] == 0:
         return
     leading = scores[:, :_N_LEADING]
     worst = (MIN_R2, "", 0)

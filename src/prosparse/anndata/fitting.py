@@ -41,7 +41,7 @@ class Fitted(NamedTuple):
 
     table: Annotated
     model: Any
-    scores: np.ndarray | None
+    scores: np.ndarray
     parameters: dict[str, Any]
 
 
@@ -62,10 +62,9 @@ def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
         modality = table.source["modality"]
         options = {name: of_modality(value, modality) for name, value in arguments.items()}
         model = fit(table, options, report)
-        scores = None
-        if slots.scores:
-            covariates = covariates_of_rows(table, options.get("covariate_keys"))
-            scores = scores_of(model, table.X, covariates)
+        covariates = covariates_of_rows(table, options.get("covariate_keys"))
+        scores = scores_of(model, table.X, covariates)
+        assert scores is not None
         fits.append(Fitted(table, model, scores, stored_parameters(table, model, options)))
         if options.get("batch_key") is None and options.get("covariate_keys") is None:
             warn_about_batches(table, scores, function, "batch_key" in options)

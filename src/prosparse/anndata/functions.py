@@ -33,63 +33,6 @@ if TYPE_CHECKING:
 DEFAULT_N_GENES = 150  # a usual size of probe sets for tissues
 
 
-@complete_docstring(GSPPCA)
-def select_variables(
-    adata: AnnData | MuData,
-    n_components: Any = None,
-    *,
-    n_top_genes: int | None = None,
-    scale: bool = False,
-    noise: NoiseEstimator = "bias-corrected",
-    evidence: EvidenceKind = "noiseless",
-    model_prior: ModelPrior = "uniform",
-    refine: bool = True,
-    max_iter: int = 1000,
-    tol: float = 1e-9,
-    verbose: int = 0,
-    layer: Any = None,
-    mask_var: Any = None,
-    modality: Any = None,
-    key_added: str = "prosparse",
-    copy: bool = False,
-) -> AnnData | MuData | None:
-    """Select variables with common structure by `GSPPCA`.
-
-    The function can replace ``scanpy.pp.highly_variable_genes``: continue with
-    ``scanpy.pp.pca(adata, mask_var="prosparse")``. The data are used as they are; pass normalised
-    and log-transformed counts.
-
-    Parameters
-    ----------
-    n_components : int, "auto" or None, default=None
-        Number of components. By default 30, or fewer for small data. "auto" counts the components
-        of the variables with significant shared variance; see `GSPPCA`.
-    n_top_genes : int or None, default=None
-        Number of variables to select. By default, the evidence determines it.
-
-    Returns
-    -------
-    AnnData, MuData or None
-        The copy, if requested. The results are
-
-        - ``.var[key_added]``: mask of the selected variables
-        - ``.var[key_added + "_relevance"]``: relevance between 0 and 1
-        - ``.var[key_added + "_ranking"]``: ranks; 1 is the most relevant variable
-        - ``.uns[key_added]``: parameters, evidence of every number of variables, variances
-
-    Examples
-    --------
-    >>> import anndata, prosparse.anndata as psa
-    >>> from prosparse.datasets import make_globally_sparse
-    >>> data = make_globally_sparse(random_state=0)
-    >>> adata = anndata.AnnData(data.X)
-    >>> psa.pp.select_variables(adata, n_components=5)
-    >>> int(adata.var["prosparse"].sum()), bool((adata.var["prosparse"] == data.support).all())
-    (10, True)
-    """
-    return run("select_variables", locals(), fit_gsppca, GSPPCA_SLOTS._replace(scores=False))
-
-
 @complete_docstring(Panel)
 def select_panel(
     adata: AnnData | MuData,
@@ -201,20 +144,26 @@ def gsppca(
     """Select variables and compute scores on their components, by `GSPPCA`.
 
     The function can replace ``scanpy.pp.highly_variable_genes`` and ``scanpy.pp.pca``: continue
-    with ``scanpy.pp.neighbors(adata, use_rep="X_gsppca")``.
+    with ``scanpy.pp.neighbors(adata, use_rep="X_gsppca")``. The data are used as they are; pass
+    normalised and log-transformed counts.
 
     Parameters
     ----------
     n_components : int, "auto" or None, default=None
-        Number of components. By default 30, or fewer for small data. See `select_variables`.
+        Number of components. By default 30, or fewer for small data. "auto" counts the components
+        of the variables with significant shared variance; see `GSPPCA`.
     n_top_genes : int or None, default=None
         Number of variables to select. By default, the evidence determines it.
 
     Returns
     -------
     AnnData, MuData or None
-        The copy, if requested. The results are those of `select_variables` and
+        The copy, if requested. The results are
 
+        - ``.var[key_added]``: mask of the selected variables
+        - ``.var[key_added + "_relevance"]``: relevance between 0 and 1
+        - ``.var[key_added + "_ranking"]``: ranks; 1 is the most relevant variable
+        - ``.uns[key_added]``: parameters, evidence of every number of variables, variances
         - ``.obsm["X_" + key_added]``: scores of the observations
         - ``.varm[key_added]``: loadings, zero for variables that are not selected
 
@@ -370,5 +319,5 @@ def sca(
     return fit_factors(locals())
 
 
-pp = SimpleNamespace(select_variables=select_variables, select_panel=select_panel)
+pp = SimpleNamespace(select_panel=select_panel)
 tl = SimpleNamespace(fdrpca=fdrpca, gsppca=gsppca, sca=sca)

@@ -22,7 +22,6 @@ class Slots(NamedTuple):
 
     var: Mapping[str, tuple[str, Fill]]  # suffix -> attribute and fill value
     uns: Mapping[str, str]  # key -> attribute
-    scores: bool = True  # whether scores and loadings are stored
 
 
 _VARIANCE = {
@@ -89,10 +88,9 @@ def write(
     if hasattr(model, "covariate_r2_"):
         data.var[f"{key}_covariate_r2"] = table.with_nan(model.covariate_r2_)
         added.append(f"'{key}_covariate_r2' (.var)")
-    if scores is not None:
-        data.obsm[f"X_{key}"] = scores
-        added.append(f"'X_{key}' (.obsm)")
-    if scores is not None and slots is not PANEL_SLOTS:
+    data.obsm[f"X_{key}"] = scores
+    added.append(f"'X_{key}' (.obsm)")
+    if slots is not PANEL_SLOTS:
         data.varm[key] = table.spread(model.components_).T
         added.append(f"'{key}' (.varm)")
     data.uns[key] = {"params": params, **read(model, slots.uns)}
