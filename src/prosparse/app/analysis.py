@@ -149,8 +149,6 @@ def _analyse(
         warnings.simplefilter("always")
         model.fit(table.X, **fit_arguments)
     model.feature_names_in_ = np.array(table.names, dtype=object)
-    if "verbose" in model.get_params(deep=False):
-        model.set_params(verbose=0)
     found = findings_of(model, total_variance)
     progress("testing on null datasets", 0)
     diagnostics = run_diagnostics(

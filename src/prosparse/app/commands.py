@@ -22,7 +22,7 @@ from ..checks import Severity, check_file
 from ..errors import InputError, ModelFileError, ParameterError, TableError, check_choice
 from ..files import write_text
 from ..findings import findings_of
-from ..inference.progress import announce
+from ..inference.progress import announce, observe
 from ..persistence import load_with_about, save
 from ..registry import METHODS, offered
 from ..report import render
@@ -176,7 +176,6 @@ def select(
         options = _analysis_options(
             (model_options, iteration_options, preparation_options, diagnostic_options),
             method_options,
-            output_options,
             **table_options.analysis_settings(),
         )
         written = _write_analysis(
@@ -218,7 +217,6 @@ def panel(
         options = _analysis_options(
             (ModelOptions("panel"), preparation_options, diagnostic_options),
             method_options,
-            output_options,
             **table_options.analysis_settings(),
             include=decode_arguments(include),
             exclude=decode_arguments(exclude),
@@ -256,7 +254,6 @@ def regress(
                 diagnostic_options,
             ),
             {},
-            output_options,
             **table_options.analysis_settings(),
         )
         written = _write_analysis(
@@ -289,7 +286,6 @@ def fit(
         options = _analysis_options(
             (model_options, iteration_options, preparation_options),
             method_options,
-            output_options,
             **table_options.analysis_settings(),
         )
         result = _analyse_file(file, read_options, options, output_options)
@@ -389,7 +385,6 @@ def add_to(app: typer.Typer) -> None:
 def _analysis_options(
     groups: Iterable[Any],
     method_options: Mapping[str, object],
-    output_options: OutputOptions,
     **others: Any,
 ) -> AnalysisOptions:
     """Combine groups of options, whose fields are also fields of the result.
@@ -419,7 +414,6 @@ def _analysis_options(
     return AnalysisOptions(
         components="auto" if components == "auto" else int(components),
         method_options=method_options,
-        verbose=int(sys.stderr.isatty() and not output_options.quiet),
         **others,
     )
 
@@ -466,10 +460,12 @@ def _show_stage(output_options: OutputOptions) -> Iterator[Callable[[str, int], 
 
         def show(stage: str, n_rows: int) -> None:
             bar.update(task, description=f"{stage}, {n_rows:,} rows" if n_rows else stage)
-            if stage == "fitting":  # estimators show their own progress
-                bar.stop()
 
-        yield show
+        def show_step(label: str, n_steps: int, total: int | None) -> None:
+            bar.update(task, description=f"{label}, step {n_steps:,}" if n_steps else label)
+
+        with observe(show_step):
+            yield show
 
 
 def _read_table(file: Path, read_options: ReadOptions, output_options: OutputOptions) -> Table:

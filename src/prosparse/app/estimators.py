@@ -26,7 +26,6 @@ class AnalysisOptions(NamedTuple):
     scale: bool = False  # whether to scale columns to unit variance
     log1p: bool = False  # whether to replace every value x by log(1 + x)
     missing: str = "error"  # one of `MISSING`
-    verbose: int = 0
     max_iter: int | None = None
     tol: float | None = None
     include: tuple[str, ...] = ()  # variables that a panel must contain
@@ -58,9 +57,8 @@ def build_estimator(options: AnalysisOptions) -> VariableSelector:
             _refuse_unused(flag, options.method, names)
         if is_given or (parameter == "n_components" and method.has_parameter(parameter)):
             parameters[parameter] = value
-    for parameter, value in (("verbose", options.verbose), ("random_state", 0)):
-        if method.has_parameter(parameter):
-            parameters[parameter] = value
+    if method.has_parameter("random_state"):
+        parameters["random_state"] = 0
     if options.scale and method.has_parameter("scale"):
         parameters["scale"] = True
     return method.estimator(**parameters, **_method_parameters(options))
