@@ -15,6 +15,7 @@ from ...data.arrays import Array, TableLike, to_numpy
 from ...data.categories import Block, Labels, code_block, match_levels, pool_levels
 from ...data.covariates import RowDesign
 from ...data.frames import data_frame
+from ...data.row_groups import is_missing
 from ...errors import InputError
 from .._covariates import AdjustedProjection
 from .model import Solution
@@ -54,6 +55,10 @@ def replace_labels(
 ) -> TableLike:
     """Replace labels by the positions of their levels, in the container type of ``X``."""
     container = container_of(X)
+    for k in levels.keys() - found.keys():
+        entries = np.asarray(container.take_columns(X, np.array([k])), dtype=object).ravel()
+        if all(map(is_missing, entries)):
+            found = {**found, k: Labels(np.full(entries.size, None))}
     for k in levels.keys() ^ found.keys():
         of_fit, now = ("labels", "numbers") if k in levels else ("numbers", "labels")
         raise InputError(f"Column {names[k]!r} of X has {now}, but `fit` had {of_fit}.")
