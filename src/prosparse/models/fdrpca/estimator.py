@@ -240,8 +240,9 @@ class FDRPCA(AdjustedProjection):
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
     the rows differ only in their size factors. Rows with larger residuals throughout are scaled
     down. ``transform`` limits residuals to three standard deviations of their column: rows of a
-    rare group, with a few large counts in rare columns, would otherwise have no near neighbours. ``mean_`` and ``scale_`` refer to the residuals times sqrt(pi), which
-    ``inverse_transform`` returns.
+    rare group, with a few large counts in rare columns, would otherwise have no near neighbours.
+    ``mean_`` and ``scale_`` refer to the residuals times sqrt(pi), which ``inverse_transform``
+    returns.
 
     **Missing values** (NaN) of dense data in memory are accepted. Each variable is tested on the
     rows in which it is observed. Missing values of the selected variables are imputed by their
