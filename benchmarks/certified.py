@@ -24,7 +24,6 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from prosparse import EMPCA
-from prosparse.models.empca.certify.bounds import relaxed_bound
 
 FILE = "sparse_pca_matrices_22.npz"
 
@@ -94,16 +93,9 @@ def solve_uncertified(C: np.ndarray, K: int, seconds: float) -> Solution:
     return Solution(float(model.explained_variance_[0]), float(model.upper_bound_[0]))
 
 
-def solve_relaxation(C: np.ndarray, K: int, seconds: float) -> Solution:
-    """Fit without certification and compute the convex bound."""
-    model = EMPCA.from_covariance(C, n_nonzero=K, random_state=0)
-    return Solution(float(model.explained_variance_[0]), relaxed_bound(C, K))
-
-
 SOLVERS: dict[str, Callable[[np.ndarray, int, float], Solution]] = {
     "certify=True": solve_certified,
     "certify=False": solve_uncertified,
-    "relaxed_bound": solve_relaxation,
 }
 
 

@@ -21,6 +21,8 @@ MAX_SAMPLED_ROWS = 2000  # rows in which columns are compared
 class Numbers:
     """Numeric columns of a table, dense, with NaN for missing values.
 
+    Infinite values count as missing here. The reader and the estimators report them.
+
     Parameters
     ----------
     X : ndarray of shape (n, p)
@@ -32,6 +34,8 @@ class Numbers:
     """
 
     def __init__(self, X: np.ndarray, names: Sequence[str], rows: Sequence[str]):
+        if np.isinf(X).any():
+            X = np.where(np.isinf(X), np.nan, X)
         self.X, self.names, self.rows = X, list(names), list(rows)
 
     def name(self, columns: np.ndarray | Sequence[int]) -> tuple[str, ...]:

@@ -41,12 +41,22 @@ def announce(label: str, n_steps: int = 0, total: int | None = None) -> None:
 
 
 def announce_each(label: str, items: Iterable[Item], total: int) -> Iterator[Item]:
-    """Yield items and report their number; fits to an item report no steps."""
+    """Return an iterator that reports how many items were taken.
+
+    A pool of workers may take items in another thread, whose context has no observer. The observer
+    is therefore the one of the call.
+    """
+    observer = _observer.get()
+    if observer is None:
+        return iter(items)
+    return _count(label, items, total, observer)
+
+
+def _count(label: str, items: Iterable[Item], total: int, observer: Observer) -> Iterator[Item]:
     for k, item in enumerate(items):
-        announce(label, k, total)
-        with observe(None):
-            yield item
-    announce(label, total, total)
+        observer(label, k, total)
+        yield item
+    observer(label, total, total)
 
 
 class Progress:

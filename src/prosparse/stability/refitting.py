@@ -18,6 +18,7 @@ from ..data.row_adjustment import RowAdjustment
 from ..data.row_groups import RowGroups, row_groups
 from ..errors import InputError, ParameterError, end_sentence, plural
 from ..findings import refuse_unfitted
+from ..inference.progress import observe
 from ..models._base import VariableSelector
 from ..registry import Method, method_of
 
@@ -83,7 +84,7 @@ class Refitter:
         metadata = {} if groups is None or not self.method.accepts_groups else {"groups": groups}
         if covariates is not None:
             metadata["covariates"] = covariates
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), observe(None):  # fits are counted, not their iterations
             # The fit to all rows has already issued its warnings.
             warnings.simplefilter("ignore")
             try:

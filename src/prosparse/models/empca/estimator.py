@@ -32,7 +32,7 @@ from ...inference.loop import StopReason
 from ...selection.dimension import MAX_COUNTED
 from .._base import SparseProjection, check_varying
 from .cardinality import cardinality_path
-from .certify.bounds import gaps
+from .certify.component import MAX_NODE_VARIABLES
 from .covariance import covariance_of
 from .quadratic import Quadratic, quadratic_of
 from .search import Effort
@@ -41,13 +41,11 @@ from .solve import (
     EmpcaOptions,
     Orthogonality,
     Solution,
-    certification_problems,
     count_components,
+    optimality_gaps,
     solve_form,
     solve_path,
 )
-
-MAX_LAZY_GAP_COLUMNS = 1000  # maximum number of columns for computing the gap on first access
 
 
 class EMPCA(SparseProjection):
@@ -96,9 +94,7 @@ class EMPCA(SparseProjection):
     gap : float, default=0.0
         Value of ``optimality_gap_`` at which branch and bound may stop, in [0, 1).
     joint : bool, default=False
-        Whether the sum of the variances is maximised, with ``orthogonality="disjoint"``. With
-        ``orthogonality="quasi", min_angle=90`` the components are computed sequentially, and the
-        bound is on the sum of their variances.
+        Whether the sum of the variances is maximised, with ``orthogonality="disjoint"``.
     n_jobs : int or None, default=None
         Number of processes that improve candidate components in parallel, as in scikit-learn. The
         result does not depend on it.
@@ -351,7 +347,7 @@ class EMPCA(SparseProjection):
 
     def _solve_gap(self) -> None:
         if self._gap_problem is not None:
-            self._optimality_gap = gaps(certification_problems(self._gap_problem))
+            self._optimality_gap = optimality_gaps(self._gap_problem)
             self._gap_problem = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -442,7 +438,7 @@ class EMPCA(SparseProjection):
             raise ParameterError(
                 f"`n_nonzero` must be at most the number of columns, {width}, got {max(Ks)}."
             )
-        if self.joint and self.orthogonality == "disjoint" and sum(Ks) > varying:
+        if self.joint and sum(Ks) > varying:
             raise ParameterError(
                 f"`joint=True` needs {sum(Ks)} different columns, but only {varying} vary. Lower "
                 "`n_nonzero` or `n_components`."
@@ -499,13 +495,10 @@ class EMPCA(SparseProjection):
                 "`certify=True` needs `renormalize=True`, got False: the shrunken loadings of EM "
                 "are not optimal on their variables and cannot be certified."
             )
-        right_angles = self.orthogonality == "quasi" and self.min_angle == 90
-        possible = self.orthogonality == "disjoint" or right_angles
-        if self.joint and (self.nonnegative or not possible):
+        if self.joint and (self.nonnegative or self.orthogonality != "disjoint"):
             raise ParameterError(
-                '`joint=True` needs `orthogonality="disjoint"`, or "quasi" with `min_angle=90`, '
-                f"and `nonnegative=False`; got {self.orthogonality!r}, {self.min_angle!r} and "
-                f"{self.nonnegative!r}."
+                '`joint=True` needs `orthogonality="disjoint"` and `nonnegative=False`, got '
+                f"{self.orthogonality!r} and {self.nonnegative!r}."
             )
 
     def _describe(self, op: Operator, columns: Columns, total: float, solution: Solution) -> None:
@@ -524,7 +517,7 @@ class EMPCA(SparseProjection):
         self._gap_problem = None if proofs else solution
         if proofs:
             self._optimality_gap = np.array([proof.gap for proof in proofs])
-        elif op.shape[1] > MAX_LAZY_GAP_COLUMNS:
+        elif op.shape[1] > MAX_NODE_VARIABLES:
             self._solve_gap()
 
     def _warn_of(self, solution: Solution, count: int) -> None:

@@ -21,7 +21,7 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from ...data import Array, Operator
-from ...data.arrays import from_numpy, is_numpy, to_numpy
+from ...data.arrays import from_numpy, to_numpy
 from ...numerics.spectrum import new_direction
 
 # NumPy arrays: loadings and blocks of C, positions of variables, and masks.
@@ -80,10 +80,6 @@ class Quadratic(ABC):
         """Return the form deflated by w, in addition to earlier deflations."""
 
     @abstractmethod
-    def factor(self, S: Indices) -> Floats | None:
-        """Return A (m, |S|) with A'A = C[S, S], None if not in CPU memory."""
-
-    @abstractmethod
     def restricted(self, S: Indices) -> Quadratic:
         """Return the form restricted to the variables S."""
 
@@ -126,11 +122,6 @@ class Gram(Quadratic):
         result = Gram(self.C - cross - cross.T + (q @ Cq) * np.outer(q, q))
         result.Q = np.column_stack([self.Q, q])
         return result
-
-    def factor(self, S: Indices) -> Floats:
-        values, vectors = np.linalg.eigh(self.block(S))  # in increasing order
-        factor: Floats = (np.sqrt(np.clip(values, 0.0, None)) * vectors).T[::-1]
-        return factor
 
     def restricted(self, S: Indices) -> Gram:
         return Gram(self.block(S))
@@ -249,10 +240,6 @@ class DataForm(Quadratic):
     def deflated(self, w: Floats) -> DataForm:
         q = new_direction(self.Q, w)
         return self if q is None else DataForm(self.op, np.column_stack([self.Q, q]))
-
-    def factor(self, S: Indices) -> Floats | None:
-        A = self._dense_columns(S)
-        return A.astype(float, copy=False) if is_numpy(A) else None
 
     def restricted(self, S: Indices) -> Quadratic:
         if S.size <= min(2 * self.op.shape[0], MAX_DENSE_SIDE):

@@ -6,7 +6,7 @@ are constrained to a minimum angle (`angle`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,12 +17,10 @@ from ...data.arrays import to_numpy
 from ...inference.loop import StopReason, worst
 from ...inference.progress import Progress
 from ...selection.dimension import count_signals
-from .certify.bounds import Candidate
 from .certify.branching import Certificate
 from .certify.clock import Clock
-from .certify.component import bound_component
+from .certify.component import bound_component, optimality_gap
 from .certify.joint import MAX_JOINT_VARIABLES, certify_sum, improve_components
-from .certify.orthogonal import orthogonal_bound
 from .quadratic import Floats, Mask, Quadratic, quadratic_of
 from .search import Effort, Optimum, find_at_angle, find_component
 from .thresholds import Constraint
@@ -31,8 +29,6 @@ Orthogonality = Literal["deflation", "disjoint", "quasi"]
 
 # Minimum variance of a component relative to the total variance; smaller values are rounding.
 RANK_TOL = 1e-12
-# Maximum number of iterations for the bound on the sum of orthogonal components.
-MAX_ORTHOGONAL_ITERATIONS = 400
 
 
 class CertificationOptions(NamedTuple):
@@ -198,8 +194,7 @@ def solve_joint(
     """Maximise the sum of the variances, starting from sequential components.
 
     Without certification only the inexpensive bounds are computed. With too many columns for a
-    joint bound, the bound is the sum of the bounds of the single components. Orthogonal components
-    with common variables are computed sequentially, with a bound on their sum.
+    joint bound, the bound is the sum of the bounds of the single components.
     """
     single = options._replace(joint=False, certification=None)
     initial = solve_form(quadratic, single, warm)
@@ -227,12 +222,7 @@ def solve_joint(
         bounds[K] = proof.upper_bound
     W, upper_bound = initial.W, sum(bounds[K] for K in sizes.tolist())
     value, n_nodes = initial.value, 0
-    if quadratic.width <= MAX_JOINT_VARIABLES and options.orthogonality == "quasi":
-        C = quadratic.block(np.arange(quadratic.width))
-        iterations = 0 if options.certification is None else MAX_ORTHOGONAL_ITERATIONS
-        bound = orthogonal_bound(C, sizes.tolist(), max_iter=iterations, clock=clock)
-        upper_bound = max(value, min(upper_bound, bound))
-    elif quadratic.width <= MAX_JOINT_VARIABLES:
+    if quadratic.width <= MAX_JOINT_VARIABLES:
         C = quadratic.block(np.arange(quadratic.width))
         rng = check_random_state(options.random_state)
         W = improve_components(C, W, sizes, options.effort, rng)
@@ -298,13 +288,15 @@ def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]
     ]
 
 
-def certification_problems(solution: Solution) -> Iterator[Candidate]:
-    """Yield each component with the problem that it solves."""
+def optimality_gaps(solution: Solution) -> Floats:
+    """Bound the gap of each component, given the preceding ones, without a search."""
     remaining, options = all_variables(solution.quadratic), solution.options
+    gaps = []
     for K, found in zip(options.cardinalities, solution.components, strict=False):
         c = next_constraint(remaining, K, options.nonnegative)
-        yield Candidate(remaining.quadratic, c, found.w, found.value)
+        gaps.append(optimality_gap(remaining.quadratic, c, found.w, found.value))
         remaining = remove_component(remaining, found.w, options.orthogonality)
+    return np.array(gaps)
 
 
 def count_components(op: Operator, total: float) -> int:

@@ -64,6 +64,7 @@ from .pearson_residuals import (
     RowFactors,
     column_moments,
     fit_count_model,
+    limited_scores,
     residual_operator,
     row_factors,
 )
@@ -173,7 +174,7 @@ class FDRPCA(MixedProjection):
     n_components_ : int
         Number of components, at most the numerical rank of the selected variables.
     explained_variance_ : ndarray of shape (n_components_,)
-        Variances of the scores.
+        Variances of the scores; if ``counts=True``, of those of residuals without a limit.
     explained_variance_ratio_ : ndarray of shape (n_components_,)
         Variances of the scores as proportions of the variance of all standardised variables.
     relevance_ : ndarray of shape (n_features_in_,)
@@ -260,8 +261,10 @@ class FDRPCA(MixedProjection):
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
     the rows differ only in their size factors. Rows with larger residuals throughout are scaled
-    down. ``mean_`` and ``scale_`` refer to the residuals times sqrt(pi), which
-    ``inverse_transform`` returns.
+    down. ``transform`` limits residuals to three standard deviations of their column: rows of a
+    rare group, with a few large counts in rare columns, would otherwise have no near neighbours.
+    ``mean_`` and ``scale_`` refer to the residuals times sqrt(pi), which ``inverse_transform``
+    returns.
 
     **Missing values** (NaN) of dense data in memory are accepted. Each variable is tested on the
     rows in which it is observed. Missing values of the selected variables are imputed by their
@@ -538,6 +541,11 @@ class FDRPCA(MixedProjection):
         if not self._is_incomplete(table):
             return super()._transform(X, **metadata)
         return self._conditional_scores(table, metadata).mean.astype(table.dtype, copy=False)
+
+    def _project(self, op: Operator, projection: Array) -> Array:
+        if hasattr(self, "count_weights_"):
+            return limited_scores(op, projection)
+        return super()._project(op, projection)
 
     def transform_std(self, X: TableLike, *, covariates: Any = None) -> np.ndarray:
         """Return the standard deviations of the scores that missing values cause.

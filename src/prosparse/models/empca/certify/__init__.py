@@ -2,5 +2,5 @@
 
 `screening` excludes variables before a p x p array is formed, and `symmetry` finds exchangeable
 variables. `branching` certifies one component, `joint` the sum of several components without
-common variables. `orthogonal` bounds the sum of orthogonal components.
+common variables.
 """

@@ -11,7 +11,8 @@ node
    it (`symmetry`) are not.
 
 The node with the largest bound is processed first. If the search is stopped, the largest bound of
-the open nodes is valid.
+the open nodes is valid. Without time, only the first node is processed, with the multipliers in
+closed form.
 
 All bounds include rounding errors (`relaxation.rounding`). A node is closed if its bound is at most
 1 + `RESOLUTION` times the incumbent: sets with closer values count as equal.
@@ -32,7 +33,7 @@ from ....inference.progress import Progress
 from ..exchange import best_swap, make_polish_step
 from ..model import Support
 from ..nonnegative import optimal_loadings
-from ..quadratic import Floats, Gram, Indices, Mask
+from ..quadratic import Floats, Gram, Indices, Mask, largest_eigenvalue
 from ..thresholds import Constraint, embed
 from .clock import Clock
 from .relaxation import (
@@ -199,7 +200,7 @@ def certify(
     search = SearchProblem(C / scale, K, nonnegative, classes, gap, clock or Clock())
     best = Incumbent(search, w, 1.0)
     best.offer(np.flatnonzero(w))
-    if C.shape[0] > max(MAX_MULTIPLIERS, K):
+    if C.shape[0] > max(MAX_MULTIPLIERS, K) and not search.clock.expired():
         best.offer_neighbours()
     everything = np.arange(C.shape[0])
     nothing = np.zeros(everything.size, dtype=bool)
@@ -214,11 +215,11 @@ def certify(
 
 
 def outer_bound(search: SearchProblem) -> float:
-    """Return the smallest bound in closed form: norm, trace or eigenvalue."""
+    """Return the smallest bound in closed form: norm, discs, eigenvalue or trace."""
     C, K = search.C, search.K
     p, norm = C.shape[0], float(np.linalg.norm(C))
     room = 32.0 * p * EPS * norm
-    bounds = []
+    bounds = [gershgorin_bound(C, K, search.nonnegative) + room]
     if p > K:
         problem = Problem(C, np.zeros(p, dtype=bool), K, search.nonnegative)
         bounds.append(prove(problem, from_row_norms(problem)).bound)
@@ -228,7 +229,18 @@ def outer_bound(search: SearchProblem) -> float:
         trace = float(np.sort(np.diagonal(C))[p - K :].sum())
         others = (K - 1) * min(float(values[0]) - room, 0.0)
         bounds += [float(values[-1]) + room, trace - others + room]
+    else:
+        bounds.append(largest_eigenvalue(C) + room)
     return min(bounds)
+
+
+def gershgorin_bound(C: Floats, K: int, nonnegative: bool) -> float:
+    """Return the maximum of C_ii plus the K - 1 largest ``|C_ij|``."""
+    off = np.maximum(C, 0.0) if nonnegative else np.abs(C)
+    np.fill_diagonal(off, 0.0)
+    p = C.shape[0]
+    largest = np.partition(off, p - K + 1, axis=1)[:, p - K + 1 :] if K > 1 else off[:, :0]
+    return float(np.max(np.diagonal(C) + largest.sum(axis=1)))
 
 
 def explore(
@@ -251,7 +263,7 @@ def explore(
             heapq.heappop(heap)
             best.close(node.bound)
             continue
-        if clock.expired():
+        if n_nodes and clock.expired():
             break
         try:
             parts = process(node)

@@ -1,4 +1,4 @@
-"""Certificate of one component: screening, then branch and bound."""
+"""Bounds and certificates of one component: screening, then branch and bound."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from ..quadratic import Floats, Quadratic
 from ..thresholds import Constraint, embed
 from .branching import RESOLUTION, Certificate, certify
 from .clock import Clock
-from .screening import MAX_VARIABLES, screen_variables
+from .screening import MAX_VARIABLES, row_norms, screen_variables
 
+# Maximum number of variables for the first node of branch and bound, without a certificate.
+MAX_NODE_VARIABLES = 1000
+MAX_ROW_NORM_VARIABLES = 3000  # likewise for the norms of the rows of C
 # Bound on the rounding error of an entry of C, in units of epsilon |x_i| |x_j|.
 N_EPSILONS = 16.0
 
@@ -64,3 +67,24 @@ def bound_component(
         found.n_nodes,
         resolution,
     )
+
+
+def optimality_gap(quadratic: Quadratic, c: Constraint, w: Floats, value: float) -> float:
+    """Return 1 - value / upper bound of a component without a search.
+
+    The bound is that of the first node of branch and bound, or, with many variables, the smallest
+    of trace, largest eigenvalue and norm of a block.
+    """
+    variables = np.flatnonzero(c.allowed)
+    if variables.size <= MAX_NODE_VARIABLES:
+        epsilon = float(np.finfo(float).eps)
+        found = bound_component(quadratic, c, w, value, gap=0.0, clock=Clock(0.0), epsilon=epsilon)
+        bound, resolution = found.upper_bound, found.resolution
+    else:
+        trace = float(np.sort(quadratic.diagonal()[variables])[::-1][: c.K].sum())
+        bounds, resolution = [trace, quadratic.leading(variables)[0]], RESOLUTION
+        if variables.size <= MAX_ROW_NORM_VARIABLES:
+            norms = row_norms(quadratic, variables, c.K, c.nonnegative)[0]
+            bounds.append(float(np.sqrt(np.sort(norms)[::-1][: c.K].sum())))
+        bound = min(bounds)
+    return 0.0 if bound <= value * (1.0 + resolution) else 1.0 - value / bound

@@ -17,7 +17,7 @@ S has K members, so that row i contributes at most s_i, the sum of T_ii and the 
 entries of row i, and the rows contribute at most the K largest s_i. This is a bound for every
 (M, alpha, N), convex up to the scale of alpha, which is minimised. M = 0 and alpha -> 0 gives the
 largest eigenvalue of C. M = C and constant alpha gives the Frobenius norm of a block
-(`bounds.row_norm_bound`), from which the minimisation starts. With w >= 0, negative M_ij count as
+(`screening.row_norms`), from which the minimisation starts. With w >= 0, negative M_ij count as
 zero in T.
 
 The dual is a semidefinite relaxation with X for ww' and Z for the pairs in S x S, where
@@ -116,8 +116,7 @@ def from_row_norms(problem: Problem) -> Multipliers:
 def from_leading_vector(problem: Problem) -> Multipliers:
     """Return M = (lambda_1 - lambda_2) uu' with the leading eigenvector u of C.
 
-    The bound is lambda_2 + (lambda_1 - lambda_2) times the sum of the K largest squares of u, as
-    `spectral_bound` of the first eigenvector.
+    The bound is lambda_2 + (lambda_1 - lambda_2) times the sum of the K largest squares of u.
     """
     p = problem.C.shape[0]
     values, vectors = np.linalg.eigh(problem.C)
