@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import prosparse.anndata as psa
 from prosparse import FDRPCA, GSPPCA, SCA, InputError, NoStructureWarning, Panel, ParameterError
+from prosparse.anndata.factors import scaled_scores
 from prosparse.data.operators.base import ENTRIES_PER_BLOCK
 from prosparse.datasets import make_cell_counts, make_globally_sparse
 
@@ -27,6 +28,7 @@ ON_A_VIEW = pytest.mark.filterwarnings(
     "ignore::anndata.ImplicitModificationWarning", "ignore:From 0.4 .update:FutureWarning"
 )
 N, P, D = 60, 40, 4
+FITS = [psa.pp.select_panel, psa.tl.fdrpca, psa.tl.gsppca, psa.tl.sca]
 
 
 def table(seed=0):
@@ -505,7 +507,13 @@ def test_sca_on_one_table():
     adata = annotated()
     psa.tl.sca(adata, 3, prior="hyperbolic")
     model = SCA(3, prior="hyperbolic").fit(table())
-    np.testing.assert_array_equal(adata.obsm["X_sca"], model.transform(table()))
+    explained = adata.uns["sca"]["variance_explained"].to_numpy()[:, 0] / 100
+    expected = model.transform(table()) * np.sqrt(explained)
+    np.testing.assert_array_equal(adata.obsm["X_sca"], expected)
+    np.testing.assert_allclose(
+        explained / explained[0],
+        model.explained_variance_ratio_ / model.explained_variance_ratio_[0],
+    )
     np.testing.assert_array_equal(adata.varm["sca"], model.components_.T)
     np.testing.assert_array_equal(adata.var["sca"], model.support_)
     np.testing.assert_allclose(adata.uns["sca"]["view_variance"], [model.explained_variance_])
@@ -535,7 +543,7 @@ def test_sca_has_one_view_per_modality(mdata):
     assert psa.tl.sca(mdata, 2, n_private=[1, 0]) is None
     X = [mdata.mod["rna"].X, sparse.csr_matrix(mdata.mod["prot"].X)]
     model = SCA(2, n_private=[1, 0]).fit(X)
-    np.testing.assert_array_equal(mdata.obsm["X_sca"], model.transform(X))
+    np.testing.assert_array_equal(mdata.obsm["X_sca"], scaled_scores(model, model.transform(X)))
     np.testing.assert_array_equal(mdata.varm["sca"], model.components_.T)
     np.testing.assert_array_equal(mdata.var["sca"], model.support_)
     assert mdata.uns["sca"]["views"].tolist() == ["rna", "prot"]
@@ -550,7 +558,8 @@ def test_sca_of_batches(mdata):
     X = [mdata.mod["rna"].X, sparse.csr_matrix(mdata.mod["prot"].X)]
     labels = mdata.obs["donor"].to_numpy()
     model = SCA(2, max_iter=30, tol=1e-5).fit(X, groups=labels)
-    np.testing.assert_array_equal(mdata.obsm["X_sca"], model.transform(X, groups=labels))
+    expected = scaled_scores(model, model.transform(X, groups=labels))
+    np.testing.assert_array_equal(mdata.obsm["X_sca"], expected)
     kept = mdata.uns["sca"]
     assert kept["batches"].tolist() == ["d1", "d2"]
     np.testing.assert_array_equal(kept["batch_variance"], model.explained_variance_per_group_)
@@ -605,7 +614,8 @@ def test_sca_on_observations_that_a_modality_lacks(mudata):
     X = [table().copy(), table(1)[:, :12]]
     X[0][50:] = np.nan
     order = [int(name.removeprefix("cell")) for name in mdata.obs_names]
-    expected = SCA(2).fit_transform([x[order] for x in X])
+    model, rows = SCA(2), [x[order] for x in X]
+    expected = scaled_scores(model, model.fit_transform(rows))
     assert mdata.n_obs == N
     np.testing.assert_allclose(mdata.obsm["X_sca"], expected, atol=1e-8)
     mdata = mudata.MuData({"one": annotated(sparse.csr_matrix(one.X), "a"), "two": two})
@@ -1141,7 +1151,7 @@ def test_a_panel_whose_size_the_data_decide():
 
 
 @pytest.mark.parametrize("kind", [str, complex])
-@pytest.mark.parametrize("function", [*vars(psa.pp).values(), *vars(psa.tl).values()])
+@pytest.mark.parametrize("function", FITS)
 def test_tables_that_hold_no_real_numbers(function, kind):
     data = annotated()
     data.layers["other"] = data.X.astype(kind)
@@ -1164,7 +1174,7 @@ def test_modalities_that_are_none(mdata):
         psa.pp.select_panel(mdata, 4, modality="prot", bundles=5)
 
 
-@pytest.mark.parametrize("function", [*vars(psa.pp).values(), *vars(psa.tl).values()])
+@pytest.mark.parametrize("function", FITS)
 def test_modalities_without_observations(mudata, function):
     data = mudata.MuData({"rna": annotated(), "prot": annotated(table(1)[:0], "p")})
     with pytest.raises(InputError, match="'prot' has 0 observations and 40 variables"):

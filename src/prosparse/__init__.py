@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .checks import check
     from .errors import (
         BatchWarning,
+        CategoriesWarning,
         CheckpointError,
         CovariatesWarning,
         DuplicateRowsWarning,
@@ -47,6 +48,7 @@ __all__ = [
     "SCA",
     "SPPCA",
     "BatchWarning",
+    "CategoriesWarning",
     "Checkpoint",
     "CheckpointError",
     "CovariatesWarning",

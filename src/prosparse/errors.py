@@ -93,6 +93,10 @@ class UnequalUnitsWarning(UserWarning):
     """Warning that one column has most of the variance, perhaps because units differ."""
 
 
+class CategoriesWarning(UserWarning):
+    """Warning that rare levels of a category are pooled."""
+
+
 class CovariatesWarning(UserWarning):
     """Warning that covariates are collinear, or leave few degrees of freedom."""
 

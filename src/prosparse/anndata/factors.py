@@ -18,6 +18,7 @@ from .counts import warn_about_raw_counts
 from .fitting import Options, check_target, default_components, stored_parameters
 from .log_messages import Report
 from .slots import ITERATIONS, read
+from .stored_models import ENTRY, pack
 
 DEFAULT_N_FACTORS = 10
 
@@ -43,15 +44,17 @@ def fit_factors(arguments: Options) -> Any:
     )
     _warn_about_raw_counts(tables, arguments["likelihood"])
     model = SCA(**arguments, views=columns).fit(X, groups=labels)
-    scores = to_numpy(model.transform(X, groups=labels))
+    scores = scaled_scores(model, model.transform(X, groups=labels))
     if labels is None:
         warn_about_batches(joint, scores, "sca", True)
     names = names or [f"view {number}" for number in range(len(model.view_columns_))]
     parameters = {**arguments, **source, "views": views, "batch_key": batch_key}
+    described = _describe(model, names, stored_parameters(joint, model, parameters))
+    described[ENTRY] = pack(model, target.var_names[positions])
     target.obsm[f"X_{key}"] = scores
     target.varm[key] = spread(to_numpy(model.components_), positions, target.n_vars).T
     target.var[key] = spread(to_numpy(model.support_), positions, target.n_vars)
-    target.uns[key] = _describe(model, names, stored_parameters(joint, model, parameters))
+    target.uns[key] = described
     added = [f"'X_{key}' (.obsm)", f"'{key}' (.varm)", f"'{key}' (.var)", f"'{key}' (.uns)"]
     if labels is not None:
         target.uns[key]["batches"] = model.groups_.astype(object)
@@ -63,6 +66,17 @@ def fit_factors(arguments: Options) -> Any:
         added,
     )
     return target if copy else None
+
+
+def scaled_scores(model: SCA, scores: Any) -> np.ndarray:
+    """Scale factors of unit variance to the standard deviations that they explain.
+
+    Distances between observations then depend on each factor in proportion to the variance that it
+    explains, summed over views of equal total variance.
+    """
+    views = findings_of(model).views
+    assert views is not None
+    return np.asarray(to_numpy(scores) * np.sqrt(views.explained.sum(axis=0)))
 
 
 def _warn_about_raw_counts(tables: list[Annotated], likelihood: Any) -> None:

@@ -28,6 +28,7 @@ from .batches import labels_of_rows, warn_about_batches
 from .counts import detect_counts, warn_about_raw_counts
 from .log_messages import Report
 from .slots import PANEL_SLOTS, Slots, write, write_pca_names
+from .stored_models import ENTRY, pack
 from .variables import HandleUnknown, columns_named
 
 DEFAULT_N_COMPONENTS = 30  # usual in analyses of cells
@@ -43,6 +44,7 @@ class Fitted(NamedTuple):
     model: Any
     scores: np.ndarray
     parameters: dict[str, Any]
+    stored: np.ndarray  # bytes of the model
 
 
 def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
@@ -65,12 +67,15 @@ def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
         covariates = covariates_of_rows(table, options.get("covariate_keys"))
         scores = scores_of(model, table.X, covariates)
         assert scores is not None
-        fits.append(Fitted(table, model, scores, stored_parameters(table, model, options)))
+        stored = pack(model, table.data.var_names[table.columns])
+        parameters = stored_parameters(table, model, options)
+        fits.append(Fitted(table, model, scores, parameters, stored))
         if options.get("batch_key") is None and options.get("covariate_keys") is None:
             warn_about_batches(table, scores, function, "batch_key" in options)
     for fitted in fits:
-        table, model, scores, parameters = fitted
+        table, model, scores, parameters, stored = fitted
         added = write(table, model, slots, key, scores, parameters)
+        table.data.uns[key][ENTRY] = stored
         if slots is PANEL_SLOTS:
             added = write_panel(table, model, key) + added
         if pca_names:

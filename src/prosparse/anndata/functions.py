@@ -1,4 +1,4 @@
-"""Functions of `prosparse.anndata`: preprocessing (``pp``), tools (``tl``).
+"""Functions of `prosparse.anndata`: preprocessing (``pp``), tools (``tl``), plots (``pl``).
 
 The signatures spell out the parameters of the estimators, so that editors complete them. The
 docstrings take the descriptions of these parameters from the estimators (`documentation`), and
@@ -20,9 +20,11 @@ from ..models.gsppca.solve import ModelPrior, NoiseEstimator
 from ..models.panel import Panel
 from ..models.panel.greedy import Criterion
 from ..models.sca import SCA
+from . import plots
 from .documentation import complete_docstring
 from .factors import fit_factors
 from .fitting import fit_fdrpca, fit_gsppca, fit_panel, run
+from .projection import project
 from .slots import FDRPCA_SLOTS, GSPPCA_SLOTS, PANEL_SLOTS
 from .variables import HandleUnknown
 
@@ -104,8 +106,8 @@ def select_panel(
         - ``.var[key_added + "_marker_of"]``: label of which the gene is a marker, or ""; only with
           ``markers_per_label``
         - ``.obsm["X_" + key_added]``: scores computed from the panel
-        - ``.uns[key_added]``: parameters, held-out R² of panels of 1, 2, ... genes, and
-          ``heldout_r2_by_batch``, a data frame, if there are batches
+        - ``.uns[key_added]``: fitted model (for `project` and plots), parameters, held-out R² of
+          panels of 1, 2, ... genes, and ``heldout_r2_by_batch``, a data frame, if there are batches
 
     Examples
     --------
@@ -163,7 +165,8 @@ def gsppca(
         - ``.var[key_added]``: mask of the selected variables
         - ``.var[key_added + "_relevance"]``: relevance between 0 and 1
         - ``.var[key_added + "_ranking"]``: ranks; 1 is the most relevant variable
-        - ``.uns[key_added]``: parameters, evidence of every number of variables, variances
+        - ``.uns[key_added]``: fitted model (for `project` and plots), parameters, evidence of every
+          number of variables, variances
         - ``.obsm["X_" + key_added]``: scores of the observations
         - ``.varm[key_added]``: loadings, zero for variables that are not selected
 
@@ -233,7 +236,8 @@ def fdrpca(
         - ``.var[key_added + "_covariate_r2"]``: proportion of variance that covariates explain
         - ``.obsm["X_" + key_added]``: scores of the observations
         - ``.varm[key_added]``: loadings, zero for variables that are not selected
-        - ``.uns[key_added]``: parameters, variances, and the null expectation of the communality
+        - ``.uns[key_added]``: fitted model (for `project` and plots), parameters, variances, and
+          the null expectation of the communality
 
     Examples
     --------
@@ -298,13 +302,14 @@ def sca(
     AnnData, MuData or None
         The copy, if requested. The results are
 
-        - ``.obsm["X_" + key_added]``: factor scores
+        - ``.obsm["X_" + key_added]``: factor scores, scaled to the standard deviation that each
+          factor explains of views with total variance 1, for distances between observations
         - ``.varm[key_added]``: loadings with exact zeros
         - ``.var[key_added]``: mask of the variables with a non-zero loading
-        - ``.uns[key_added]``: parameters; ``views``; ``factor_view``, the view of each factor or
-          "shared"; ``variance`` and ``view_variance``; ``variance_explained``, a data frame in
-          percent; ``view_correlation``; ``noise_variance``; with batches, ``batches`` and
-          ``batch_variance``
+        - ``.uns[key_added]``: fitted model (for `project` and plots), parameters; ``views``;
+          ``factor_view``, the view of each factor or "shared"; ``variance`` and
+          ``view_variance``; ``variance_explained``, a data frame in percent; ``view_correlation``;
+          ``noise_variance``; with batches, ``batches`` and ``batch_variance``
 
     Examples
     --------
@@ -319,5 +324,20 @@ def sca(
     return fit_factors(locals())
 
 
+pl = SimpleNamespace(
+    **{
+        function.__name__: function
+        for function in (
+            plots.communality,
+            plots.relevance,
+            plots.loadings,
+            plots.scores,
+            plots.evidence,
+            plots.convergence,
+            plots.panel,
+            plots.views,
+        )
+    }
+)
 pp = SimpleNamespace(select_panel=select_panel)
-tl = SimpleNamespace(fdrpca=fdrpca, gsppca=gsppca, sca=sca)
+tl = SimpleNamespace(fdrpca=fdrpca, gsppca=gsppca, sca=sca, project=project)

@@ -156,17 +156,17 @@ class RowAdjustment:
     # --- the design
 
     @cached_property
-    def _design(self) -> np.ndarray:
+    def design(self) -> np.ndarray:
         """The weighted design D, (n, n_parameters)."""
         indicators = np.eye(self.groups.sizes.size)[self.groups.codes]
         return self.weights[:, None] * np.column_stack([indicators, self.covariates[:, self.used]])
 
     def _design_like(self, op: Operator) -> Array:
-        return from_numpy(self._design, op.column_squares(), op.dtype)
+        return from_numpy(self.design, op.column_squares(), op.dtype)
 
     @property
     def _group_basis(self) -> np.ndarray:
-        return self._design[:, : self.groups.sizes.size] / np.sqrt(self._group_squares)
+        return self.design[:, : self.groups.sizes.size] / np.sqrt(self._group_squares)
 
     @cached_property
     def _qr(self) -> tuple[np.ndarray, np.ndarray]:
@@ -219,7 +219,7 @@ class RowAdjustment:
     def _cross(self) -> np.ndarray:
         """Products of the group indicators and the covariates, (n_groups, k)."""
         count = self.groups.sizes.size
-        return self._design[:, :count].T @ self._design[:, count:]
+        return self.design[:, :count].T @ self.design[:, count:]
 
 
 def intercept(n: int) -> RowAdjustment:

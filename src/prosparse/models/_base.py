@@ -414,8 +414,12 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         X = self._validate(X, reset=False)
         op = self._operator_of(X, selected, **metadata)
         projection = as_like(take_columns(self._projection(), selected).T, X, op.dtype)
-        scores = op.matmul(projection)
+        scores = self._project(op, projection)
         return op.xp.astype(scores, X.dtype, copy=False) if is_floating(X) else scores
+
+    def _project(self, op: Operator, projection: Array) -> Array:
+        """Compute the scores of standardised rows."""
+        return op.matmul(projection)
 
     def score(self, X: TableLike, y: object = None) -> float:
         """Return the proportion of variance explained by the components.

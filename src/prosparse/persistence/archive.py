@@ -22,9 +22,11 @@ def write_archive(path: Path, header: dict[str, Any], arrays: list[np.ndarray]) 
     """Write an archive, which replaces ``path`` when it is complete."""
     content = json.dumps(header, indent=1)
     with replace_file(path) as partial, zipfile.ZipFile(partial, "w") as archive:
-        archive.writestr(HEADER, content)
+        # A `ZipInfo` has a fixed date, so that equal models give equal files.
+        archive.writestr(zipfile.ZipInfo(HEADER), content)
         for number, array in enumerate(arrays):
-            with archive.open(_ARRAY.format(number), "w", force_zip64=True) as member:
+            info = zipfile.ZipInfo(_ARRAY.format(number))
+            with archive.open(info, "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
     return path
 

@@ -24,7 +24,7 @@ def compute_communalities(data: StandardisedData, selected: np.ndarray, d: int) 
     ndarray of shape (p,)
     """
     members = selected & (data.sums_of_squares > 0.0)
-    count = min(d, int(members.sum()) - 1)
+    count = min(d, data.max_count(members))
     if count < 1:
         return np.zeros(data.p)
     r2 = data.sequential_r2(members, count)

@@ -6,10 +6,12 @@ correlations c_1, ..., c_d, the statistic is
 
     r_i = c_i / (1 - sum_{k != i} c_k),
 
-which follows Beta(1/2, (dof - d) / 2) for Gaussian columns. Under random signs of the residuals
+which follows Beta(1/2, (dof - d) / 2) for Gaussian columns. For a block of m columns it is the
+squared multiple correlation of the component with the block, given the other components, which
+follows Beta(m/2, (dof - d - m + 1) / 2). Under random signs of the residuals
 of y given the other components, with magnitudes proportional to those of y, its mean is
-M_ii = sum_a u_ai^2 y_a^2, and its variance is at most 2 M_ii^2 (1 - 1/n). The p-value is the larger
-one.
+M_ii = sum_a u_ai^2 y_a^2, and its variance is at most 2 M_ii^2 (1 - 1/n), about 1/m of it for
+blocks. The p-value is the larger one.
 """
 
 from __future__ import annotations
@@ -28,19 +30,20 @@ def component_pvalues(
 ) -> np.ndarray:
     """Test each variable against each of d components, (p, d)."""
     members = selected & (data.sums_of_squares > 0.0)
-    count = min(d, int(members.sum()) - 1, data.dof - 1)
+    count = min(d, data.max_count(members), data.dof - 1)
     pvalues = np.ones((data.p, d))
     if count < 1:
         return pvalues
     partial = data.partial_r2(members, count)
     count = partial.shape[1]
     dof = data.dofs[:, None] - count + 1.0
-    mean = np.broadcast_to(1.0 / np.maximum(dof, 1.0), partial.shape)
+    sizes = data.sizes[:, None]
+    mean = np.broadcast_to(sizes / np.maximum(dof, sizes + 1.0), partial.shape)
     tested = beta_tail(partial, Moments(mean, gaussian_variance(mean, dof)))
     if robust:
         found = data.principal_components(members, count, FIT_TOLERANCE)
         mean = data.flip_means(data.scores(found, count))
-        flips = beta_tail(partial, Moments(mean, 2.0 * mean**2 * (1.0 - 1.0 / data.n)))
+        flips = beta_tail(partial, Moments(mean, 2.0 * mean**2 / sizes * (1.0 - 1.0 / data.n)))
         tested = np.maximum(tested, flips)
     pvalues[:, :count] = tested
     pvalues[data.sums_of_squares <= 0.0] = 1.0

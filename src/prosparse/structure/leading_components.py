@@ -65,7 +65,8 @@ class StandardisedData:
         self.n, self.p = op.shape
         self.dof = self.n - self.adjustment.n_parameters
         self.sums_of_squares = to_numpy(op.column_squares()).astype(float)
-        # Number of observed rows of each column, and their degrees of freedom.
+        # Number of columns of each variable, of observed rows, and of their degrees of freedom.
+        self.sizes = np.ones(self.p, dtype=int)
         self.n_observed = np.full(self.p, float(self.n))
         self.dofs = np.full(self.p, float(self.dof))
         # Consecutive calls often use the same subset or a similar one.
@@ -75,7 +76,7 @@ class StandardisedData:
         self._last_subset: tuple[np.ndarray, Operator] | None = None
         self._start_directions: np.ndarray | None = None  # (p, m) initial eigenvectors
         self._start_scores: np.ndarray | None = None  # (n, m) the same for X X', if n is small
-        self._last_outer: tuple[np.ndarray, Array] | None = None  # members and their X X'
+        self._last_outer: tuple[np.ndarray, Array] | None = None  # columns and their X X'
         has_few_columns = self.p <= self.n and self.p <= EXACT_SIDE
         self.gram = _to_float64(op.gram()) if has_few_columns else None
 
@@ -113,8 +114,17 @@ class StandardisedData:
         self._last_tolerance = tolerance
         return self.last_components
 
+    def columns_of(self, members: np.ndarray) -> np.ndarray:
+        """Convert the mask of variables to that of their columns; equal unless there are blocks."""
+        return members
+
+    def max_count(self, members: np.ndarray) -> int:
+        """Return the number of columns of the members without the largest one."""
+        sizes = self.sizes[members]
+        return int(sizes.sum() - sizes.max(initial=1.0))
+
     def imputed(self, members: np.ndarray) -> StandardisedData:
-        """Return data in which the members have no missing values."""
+        """Return data in which the members have no missing values, without blocks."""
         return self
 
     def sequential_r2(self, members: np.ndarray, count: int) -> np.ndarray:
@@ -164,12 +174,13 @@ class StandardisedData:
 
     def _decompose(self, members: np.ndarray, count: int, tolerance: float) -> PrincipalComponents:
         """Decompose by the algorithm for the shape of the data."""
-        columns = np.flatnonzero(members)
         if self.gram is not None:
+            columns = np.flatnonzero(members)
             with_all = self.gram[:, columns]
             return self._from_gram(members, with_all[columns], count, lambda F: with_all @ F)
         subset = self.member_operator(members)
-        if columns.size <= min(self.n, EXACT_SIDE):
+        width = int(subset.shape[1])
+        if width <= min(self.n, EXACT_SIDE):
             return self._from_gram(
                 members,
                 _to_float64(subset.gram()),
@@ -178,7 +189,7 @@ class StandardisedData:
             )
         if self.n <= EXACT_SIDE:
             return self._from_outer(members, subset, count)
-        if self._start_scores is not None and self.n <= columns.size:
+        if self._start_scores is not None and self.n <= width:
             return self._leading_from_outer(members, subset, count, tolerance)
         return self._leading_from_products(members, subset, count, tolerance)
 
@@ -225,12 +236,13 @@ class StandardisedData:
 
         m = min(max(count, N_LEADING) + 1 + N_EXTRA, like.shape[0] // 2)
         tol = max(tolerance, 30.0 * float(xp.finfo(rough.dtype).eps))
-        start = None if self._start_directions is None else self._start_directions[members]
+        columns = self.columns_of(members)
+        start = None if self._start_directions is None else self._start_directions[columns]
         eigenvalues, V = leading_eigenvectors(
             multiply_gram, like, m, tol, initial=start, block=subset.few_columns
         )
-        self._start_directions = np.zeros((self.p, m))
-        self._start_directions[members] = _to_float64(V)
+        self._start_directions = np.zeros((columns.size, m))
+        self._start_directions[columns] = _to_float64(V)
         weights = _to_float64(V) / np.sqrt(eigenvalues)
         scores = subset.matmul(self.from_numpy(weights))
         if self.n <= subset.few_rows:
@@ -241,7 +253,7 @@ class StandardisedData:
         return PrincipalComponents(
             members,
             eigenvalues[:-1],
-            projections[members, :-1],
+            projections[columns, :-1],
             projections[:, :-1],
             weights[:, :-1],
             bound,
@@ -271,7 +283,7 @@ class StandardisedData:
         )
         self._start_scores = U
         projections = _to_float64(self.op.rmatmul(self.from_numpy(U)))
-        z = projections[members, :-1]
+        z = projections[self.columns_of(members), :-1]
         bound = float(eigenvalues[-1] + tol * eigenvalues[0])
         return PrincipalComponents(
             members,
@@ -286,16 +298,17 @@ class StandardisedData:
     def _update_outer(self, members: np.ndarray, subset: Operator) -> np.ndarray:
         """Compute X X' of the members, by an update if the last subset is similar."""
         last, self._last_outer = self._last_outer, None  # only one is held in memory
-        if last is not None and 2 * np.sum(members & last[0]) > np.sum(members):
+        columns = self.columns_of(members)
+        if last is not None and 2 * np.sum(columns & last[0]) > np.sum(columns):
             previous, outer = last
-            added, removed = members & ~previous, previous & ~members
+            added, removed = columns & ~previous, previous & ~columns
             for changed, update in ((added, np.add), (removed, np.subtract)):
                 if changed.any():
                     part = self.op.take_columns(np.flatnonzero(changed))
                     update(outer, to_numpy(part.rough().outer()), out=outer)
         else:
             outer = to_numpy(subset.rough().outer())
-        self._last_outer = members, outer
+        self._last_outer = columns, outer
         return outer
 
     def _project_all(self, scores: Array) -> np.ndarray:
@@ -327,11 +340,12 @@ class StandardisedData:
         squares = np.where(self.sums_of_squares > 0.0, self.sums_of_squares, 1.0)
         return np.asarray(fourth / squares**2)
 
-    def cross_products(self, columns: np.ndarray) -> np.ndarray:
-        """Compute X'Y for some columns Y of the data, (p, k)."""
+    def squared_products(self, columns: np.ndarray) -> np.ndarray:
+        """Compute the squared entries of X'Y for some columns Y of the data, (p, k)."""
         if self.gram is not None:
-            return self.gram[:, columns].copy()
-        return _to_float64(self.op.rmatmul(self.from_numpy(self.dense_columns(columns))))
+            return np.asarray(self.gram[:, columns] ** 2)
+        products = _to_float64(self.op.rmatmul(self.from_numpy(self.dense_columns(columns))))
+        return np.square(products, out=products)
 
     def to_numpy(self, array: Array) -> np.ndarray:
         """Convert to a NumPy array in double precision."""

@@ -226,6 +226,26 @@ def leave_one_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: in
     return eigenvectors
 
 
+def leave_block_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:
+    """Compute leading eigenvectors of X X' - B B' in the basis U, for each block of columns B.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray of shape (m,)
+        Eigenvalues of X X' in decreasing order.
+    z : ndarray of shape (n_blocks, n_columns, m)
+        B'U of each block that is left out.
+    count : int
+        Number of eigenvectors.
+
+    Returns
+    -------
+    ndarray of shape (n_blocks, m, count)
+    """
+    deflated = np.diag(eigenvalues) - np.swapaxes(z, 1, 2) @ z
+    return np.asarray(np.linalg.eigh(deflated)[1][:, :, ::-1][:, :, :count])
+
+
 def _solve_complete(equations: SecularEquations, squares: np.ndarray, count: int) -> np.ndarray:
     """Compute c_1, ..., c_count if all eigenvalues are known."""
     if count * equations.weights.size <= _MAX_JOINT:

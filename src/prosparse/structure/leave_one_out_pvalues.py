@@ -26,7 +26,7 @@ from .leave_one_out import bound_leave_one_out_r2, leave_one_out_eigenvectors, l
 from .null_distribution import (
     Moments,
     beta_tail,
-    gaussian_variance,
+    gaussian_moments,
     permutation_moments,
     residual_flip_moments,
     sign_flip_moments,
@@ -124,7 +124,7 @@ class LeaveOneOutTest:
         data = tester.data
         self.tester = tester
         self.members = members & tester.is_varying
-        count = min(tester.max_components, int(self.members.sum()) - 1)
+        count = min(tester.max_components, data.max_count(self.members))
         self.components = data.principal_components(self.members, count)
         self.count = min(count, self.components.eigenvalues.size)  # components tested
         self._squares = np.where(tester.is_varying, data.sums_of_squares, 1.0)
@@ -288,8 +288,10 @@ class LeaveOneOutTest:
     @cached_property
     def _tail_exponents(self) -> np.ndarray:
         """Exponents that correct p-values for tails heavier than those of Gaussian data, (p,)."""
-        moments = self._permutation_moments(np.arange(self.tester.data.p))
-        gaussian = gaussian_variance(moments.mean, self.tester.data.dof)
+        data = self.tester.data
+        moments = self._permutation_moments(np.arange(data.p))
+        d = np.arange(1.0, self.count + 1.0)
+        gaussian = gaussian_moments(d, data.dof, data.sizes).variance
         excess = np.max(moments.variance / gaussian - 1.0, axis=1)
         return np.clip(1.0 - 2.0 * excess, _MIN_TAIL_EXPONENT, 1.0)
 
@@ -340,7 +342,7 @@ class LeaveOneOutTest:
         if is_member.any():
             scores[is_member] = self._own_scores(columns[is_member])
         Y = data.dense_columns(columns).T / np.sqrt(self._squares[columns, None])
-        return residual_flip_moments(scores, Y, data.adjustment.leverages)
+        return residual_flip_moments(scores, Y[:, :, None], data.adjustment.leverages)
 
     def _common_flip_sums(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Compute M and sum_a h_a^2 y_a^4 of some columns with the scores of all members."""
@@ -375,7 +377,7 @@ class LeaveOneOutTest:
 
 
 class ObservedTest(LeaveOneOutTest):
-    """Test of columns with missing values on the rows in which each is observed.
+    """Test of blocks, and of columns with missing values on the rows in which each is observed.
 
     The p-value of a number of components that the observed rows do not support is that of the
     largest number that they do.
@@ -395,7 +397,10 @@ class ObservedTest(LeaveOneOutTest):
         return np.take_along_axis(values, self._tested[columns], axis=1)
 
     def _R2(self, columns: np.ndarray) -> np.ndarray:
-        return self._supported(np.cumsum(self._statistics.r2[columns], axis=1), columns)
+        """Compute R2(d), relative to its maximum for blocks of more than d columns."""
+        sizes, d = self._data.sizes[columns, None], np.arange(1.0, self.count + 1.0)
+        R2 = np.cumsum(self._statistics.r2[columns], axis=1) * sizes / np.minimum(d, sizes)
+        return self._supported(R2, columns)
 
     @cached_property
     def _R2_bounds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -413,6 +418,7 @@ class ObservedTest(LeaveOneOutTest):
             self.tester.fourth_moments[columns],
             data.n_observed[columns],
             data.dofs[columns],
+            data.sizes[columns],
         )
         return Moments(*(self._supported(part, columns) for part in moments))
 

@@ -21,6 +21,15 @@ few rows this costs much power. There y_a is replaced by its residual e_a / (1 -
 scores, with coefficients estimated from the other rows (estimator HC3 of regression [MW85]). With
 many rows, scores can adapt to noisy rows, and the residuals of these would be too small.
 
+**Blocks.** A category with m + 1 levels is a block of m orthonormal columns, with rows b_a and
+squared lengths p_a = |b_a|^2, that are permuted, or get signs, together. A column is a block with
+m = 1 and p_a = y_a^2. The statistic is R2(d) = T(d) / min(d, m) with T(d) = sum_{i <= d} |B'u_i|^2,
+which is 1 at most. The moments of T(d) are those of [K95] for two projections, and under signs
+
+    E[T(d)] = sum_a h_a(d) p_a,    Var[T(d)] = 2 (|A(d)'A(d)|_F^2 - sum_a h_a(d)^2 p_a^2),
+
+where the rows of A(d) are the products of the entries of u_a and b_a.
+
 Each distribution is replaced by the beta distribution with the same mean and variance. A column
 with few large entries has few distinct signs: with k entries of equal size, no probability is below
 2^(1 - k). The effective number k of entries is 5 / (3 sum_a y_a^4), which is 5 n / 9 for Gaussian
@@ -56,8 +65,22 @@ class Moments(NamedTuple):
 
 
 def gaussian_variance(mean: np.ndarray, dof: np.ndarray | int) -> np.ndarray:
-    """Compute the variance of Beta(d / 2, (dof - d) / 2) from its mean d / dof."""
+    """Compute the variance of a beta distribution with parameters that sum to dof / 2."""
     return np.asarray(2.0 * mean * (1.0 - mean) / (dof + 2.0))
+
+
+def gaussian_moments(
+    d: np.ndarray, dof: np.ndarray | float, sizes: np.ndarray | float = 1.0
+) -> Moments:
+    """Compute the moments of R2(d) of Gaussian columns, or with Gaussian scores.
+
+    ``d`` (D,) are numbers of scores. ``dof`` and ``sizes``, numbers of columns m, are common or
+    (n_variables,). With m = 1 these are the moments of Beta(d / 2, (dof - d) / 2).
+    """
+    m, dof = (np.reshape(np.asarray(count, dtype=float), (-1, 1)) for count in (sizes, dof))
+    mean = np.maximum(d, m) / dof  # d m / (dof min(d, m))
+    of_block = (dof - m) / np.maximum(dof - 1.0, 1.0)
+    return Moments(mean, of_block * 2.0 * mean * (dof - d) / (dof * np.minimum(d, m) * (dof + 2.0)))
 
 
 def permutation_moments(
@@ -65,22 +88,27 @@ def permutation_moments(
     fourth_moments: np.ndarray,
     n: np.ndarray | int,
     dof: np.ndarray | int,
+    sizes: np.ndarray | float = 1.0,
+    d: np.ndarray | None = None,
 ) -> Moments:
     """Compute the moments of R2(d) under permutation of the rows, [K95] (2).
 
-    ``squared_leverages`` (D,), or (n_columns, D), are sum_a h_a(d)^2, and ``fourth_moments``
-    (n_columns,) are sum_a y_a^4. The degrees of freedom are n minus the number of parameters.
+    ``squared_leverages`` (D,), or (n_variables, D), are sum_a h_a(d)^2, and ``fourth_moments``
+    (n_variables,) are 3 sum_a p_a^2 / (m (m + 2)), the sum of y_a^4 if m = 1. The degrees of
+    freedom are n minus the number of parameters. ``d`` is 1, ..., D by default.
     """
-    d = np.arange(1.0, squared_leverages.shape[-1] + 1.0)
-    n, dof = (np.reshape(np.asarray(count, dtype=float), (-1, 1)) for count in (n, dof))
-    # d is at least n - 1 only for columns with few observed rows, whose moments are not used.
+    d = np.arange(1.0, squared_leverages.shape[-1] + 1.0) if d is None else d
+    n, m = (np.reshape(np.asarray(count, dtype=float), (-1, 1)) for count in (n, sizes))
+    # d and m are at least n - 1 only for columns with few observed rows, whose moments are not
+    # used.
     expected = 2.0 * d * np.maximum(n - 1.0 - d, 1.0) / ((n - 1.0) ** 2 * (n + 1.0))
+    expected = expected * m * np.maximum(n - 1.0 - m, 1.0) / (n - 2.0)
     of_scores = n * (n + 1.0) * squared_leverages - (n - 1.0) * d * (d + 2.0)
     of_column = n * (n + 1.0) * fourth_moments[:, None] - 3.0 * (n - 1.0)
     excess = of_column * of_scores / ((n + 1.0) * n * (n - 1.0) * (n - 2.0) * (n - 3.0))
-    ratio = np.maximum(1.0 + excess / expected, _MIN_VARIANCE_RATIO)
-    mean = np.broadcast_to(d / dof, ratio.shape)
-    return Moments(mean, ratio * gaussian_variance(mean, dof))
+    ratio = np.maximum(1.0 + excess * m * (m + 2.0) / (3.0 * expected), _MIN_VARIANCE_RATIO)
+    gaussian = gaussian_moments(d, dof, sizes)
+    return Moments(np.broadcast_to(gaussian.mean, ratio.shape), ratio * gaussian.variance)
 
 
 def sign_flip_moments(M: np.ndarray, squared_diagonal: np.ndarray) -> Moments:
@@ -103,23 +131,47 @@ def residual_flip_moments(
 ) -> Moments:
     """Compute the moments of R2(d) under random signs of leave-one-row-out residuals, [MW85].
 
-    ``scores`` (n_columns, n, D) are orthonormal, ``Y`` (n_columns, n) has rows of unit length, and
+    ``scores`` (n_variables, n, D) and blocks ``Y`` (n_variables, n, m) are orthonormal, and
     ``design_leverages`` (n,) are the leverages of the rows in the design of their adjustment.
     """
-    mean, variance = np.zeros((2, Y.shape[0], scores.shape[2]))
-    residuals, leverages = Y, np.zeros(Y.shape)
-    for d in range(scores.shape[2]):
+    n_variables, n, D = scores.shape
+    mean, variance = np.zeros((2, n_variables, D))
+    residuals, leverages = Y, np.zeros((n_variables, n))
+    for d in range(D):
         u = scores[:, :, d]
-        residuals = residuals - np.sum(u * Y, axis=1, keepdims=True) * u
+        residuals = residuals - u[:, :, None] * (u[:, None, :] @ Y)
         leverages = leverages + u * u
         free = np.maximum(1.0 - leverages - design_leverages, _MIN_FREE)
-        squares = (residuals / free) ** 2
-        leading = scores[:, :, : d + 1]
-        M = np.swapaxes(leading * squares[:, :, None], 1, 2) @ leading
-        mean[:, d] = np.sum(leverages * squares, axis=1)
+        rows = residuals / free[:, :, None]
+        squares, largest = np.sum(rows**2, axis=2), min(d + 1, Y.shape[2])
+        gram = _product_gram(scores[:, :, : d + 1], rows)
+        mean[:, d] = np.sum(leverages * squares, axis=1) / largest
         diagonal = np.sum((leverages * squares) ** 2, axis=1)
-        variance[:, d] = 2.0 * (np.sum(M * M, axis=(1, 2)) - diagonal)
+        variance[:, d] = 2.0 * (np.sum(gram**2, axis=(1, 2, 3, 4)) - diagonal) / largest**2
     return Moments(mean, variance)
+
+
+def block_flip_moments(scores: np.ndarray, Y: np.ndarray) -> Moments:
+    """Compute the moments of R2(d) under random signs of the rows of blocks.
+
+    ``scores`` (n_variables, n, D) and ``Y`` (n_variables, n, m).
+    """
+    leading = np.arange(scores.shape[2])
+    squared = np.sum(_product_gram(scores, Y) ** 2, axis=(2, 4))
+    squared = np.cumsum(np.cumsum(squared, axis=1), axis=2)[:, leading, leading]
+    squares, leverages = np.sum(Y**2, axis=2), np.cumsum(scores**2, axis=2)
+    mean = np.einsum("ja,jad->jd", squares, leverages)
+    diagonal = np.einsum("ja,jad->jd", squares**2, leverages**2)
+    largest = np.minimum(leading + 1.0, Y.shape[2])
+    return Moments(mean / largest, 2.0 * (squared - diagonal) / largest**2)
+
+
+def _product_gram(scores: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """Compute A'A for the products A of the entries of scores and blocks, (k, D, m, D, m)."""
+    k, n, D = scores.shape
+    m = Y.shape[2]
+    products = (scores[:, :, :, None] * Y[:, :, None, :]).reshape(k, n, D * m)
+    return np.asarray((np.swapaxes(products, 1, 2) @ products).reshape(k, D, m, D, m))
 
 
 def upper_triangle(D: int) -> tuple[np.ndarray, np.ndarray]:

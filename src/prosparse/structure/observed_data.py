@@ -1,4 +1,8 @@
-"""Standardised data with missing values, and leave-one-out statistics of the observed entries.
+"""Standardised data with missing values and blocks, and leave-one-out statistics.
+
+A *block* holds the orthonormal indicator columns of a category (`null_distribution`), which belong
+to one variable; a number is a block of one column. With D scores of the other variables, the
+statistic of a block with m columns B is R2(d) = |U'B|_F^2 / m, the mean over its columns.
 
 A missing value must not be replaced by what other variables predict before the test: the variable
 would share variance with them by construction. Therefore
@@ -12,7 +16,8 @@ would share variance with them by construction. Therefore
 
 A fill that used column j would carry its entries into the scores. The members are therefore filled
 again without each member, if there are few. With many members, missing values keep the mean of
-their column: each row has enough observed values, and the leave-one-out components are exact.
+their column: each row has enough observed values, and the leave-one-out components are exact. A
+category is missing in all columns of its block at once.
 
 The low-rank fit shrinks singular values by the optimal shrinker of Gavish and Donoho [GD17].
 Without signals, missing values keep the mean of their column.
@@ -23,6 +28,7 @@ Without signals, missing values keep the mean of their column.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +37,8 @@ from ..data import DenseOperator, Operator
 from ..data.row_adjustment import RowAdjustment
 from ..parallel import in_parallel, slices_of
 from .leading_components import MIN_DOF, PrincipalComponents, StandardisedData
-from .leave_one_out import leave_one_out_eigenvectors
-from .null_distribution import Moments, residual_flip_moments
+from .leave_one_out import leave_block_out_eigenvectors, leave_one_out_eigenvectors
+from .null_distribution import Moments, block_flip_moments, residual_flip_moments
 
 MIN_OBSERVED = 5.0  # number of rows that the moments of permutations require
 MAX_FILLED = 50  # maximum number of members whose missing values are filled
@@ -50,55 +56,91 @@ class Observed(NamedTuple):
     """Result of `observed_data`."""
 
     data: ObservedData
-    factors: np.ndarray  # (p,) of the columns; zeros for columns that are not tested
+    factors: np.ndarray  # of the columns; zeros for columns that are not tested
 
 
 class ObservedStatistics(NamedTuple):
-    """Leave-one-out statistics of some columns on the rows in which they are observed."""
+    """Leave-one-out statistics of some variables on the rows in which they are observed."""
 
-    r2: np.ndarray  # (k, D) squared correlation with each score given the ones before it
-    partial_r2: np.ndarray  # (k, D) squared partial correlation given all other scores
+    r2: np.ndarray  # (k, D) R2 with each score given the ones before it
+    partial_r2: np.ndarray  # (k, D) squared (multiple) partial correlation given all other scores
     squared_leverages: np.ndarray  # (k, D) sum_a h_a(d)^2
 
 
 class ObservedData(StandardisedData):
-    """Standardised data with missing values.
+    """Standardised data with missing values or blocks.
 
     Parameters
     ----------
-    Z : ndarray of shape (n, p)
+    Z : ndarray of shape (n, n_columns)
         Columns of equal variance, residuals of the design on the observed rows; zeros where a value
-        is missing.
+        is missing. The columns of a block are orthogonal.
     seen : bool ndarray of shape (n, p)
-        Mask of the observed entries.
+        Mask of the observed entries of the p variables.
     adjustment : RowAdjustment
         Design whose residuals the columns are.
+    sizes : int ndarray of shape (p,) or None
+        Number of columns of each variable; ones by default.
     """
 
-    def __init__(self, Z: np.ndarray, seen: np.ndarray, adjustment: RowAdjustment):
+    def __init__(
+        self,
+        Z: np.ndarray,
+        seen: np.ndarray,
+        adjustment: RowAdjustment,
+        sizes: np.ndarray | None = None,
+    ):
         super().__init__(DenseOperator(Z), adjustment)
-        self.Z, self.seen = Z, seen
+        self.Z, self.seen, self.p = Z, seen, seen.shape[1]
         self.gram = None
         # Members, and the scores without each of them.
         self._last_scores: tuple[np.ndarray, dict[int, np.ndarray]] | None = None
+        self.sizes = np.ones(self.p, dtype=int) if sizes is None else sizes
+        self._starts = np.cumsum(self.sizes) - self.sizes
+        self.sums_of_squares = self._sum_blocks(self.sums_of_squares) / self.sizes
         self.n_observed = np.maximum(seen.sum(axis=0).astype(float), MIN_OBSERVED)
         self.dofs = np.maximum(self.n_observed - adjustment.n_parameters, 1.0)
+        self._has_missing = not seen.all()
 
     def take_columns(self, columns: np.ndarray) -> ObservedData:
-        return ObservedData(self.Z[:, columns], self.seen[:, columns], self.adjustment)
+        Z = self.Z[:, self._positions(columns)]
+        return ObservedData(Z, self.seen[:, columns], self.adjustment, self.sizes[columns])
+
+    def columns_of(self, members: np.ndarray) -> np.ndarray:
+        return np.repeat(members, self.sizes)
+
+    def _positions(self, variables: np.ndarray) -> np.ndarray:
+        """Return the positions of the columns of some variables."""
+        sizes = self.sizes[variables]
+        offsets = self._starts[variables] - (np.cumsum(sizes) - sizes)
+        return np.asarray(np.repeat(offsets, sizes) + np.arange(sizes.sum()))
+
+    def _sum_blocks(self, values: np.ndarray) -> np.ndarray:
+        """Sum the last axis over the columns of each variable."""
+        if values.shape[-1] == self.p:
+            return values
+        return np.asarray(np.add.reduceat(values, self._starts, axis=-1))
+
+    def _members_with_mask(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns of the members, and the mask of their observed entries."""
+        seen = np.repeat(self.seen[:, members], self.sizes[members], axis=1)
+        return self.Z[:, self.columns_of(members)], seen
 
     def member_operator(self, members: np.ndarray) -> Operator:
         """Return the members with filled missing values; the last one is cached."""
         if self._last_subset is None or not np.array_equal(self._last_subset[0], members):
             self._last_subset = None
-            Z = self.Z[:, members]
+            Z = self.Z[:, self.columns_of(members)]
             if self._fills(members):
-                Z = fill_by_components(Z, self.seen[:, members], self.dof)
+                Z = fill_by_components(*self._members_with_mask(members), self.dof)
             self._last_subset = members, DenseOperator(Z)
         return self._last_subset[1]
 
     def member_scores(self, found: PrincipalComponents, columns: np.ndarray, D: int) -> np.ndarray:
-        """Compute scores that exclude each column, (k, n, D) or (1, n, D) if none is a member."""
+        """Compute scores that exclude each variable, (k, n, D) or (1, n, D) if none is a member.
+
+        The variables have the same size.
+        """
         U = self.scores(found, found.eigenvalues.size)
         is_member = found.members[columns]
         if not is_member.any():
@@ -109,14 +151,19 @@ class ObservedData(StandardisedData):
             for k in np.flatnonzero(is_member):
                 scores[k] = self._scores_without(found.members, columns[k], D)
             return scores
-        index = (np.cumsum(found.members) - 1)[columns[is_member]]
-        z = found.member_projections[index]
-        scores[is_member] = U @ leave_one_out_eigenvectors(found.eigenvalues, z, D)
+        size = int(self.sizes[columns[0]])
+        last = np.cumsum(np.where(found.members, self.sizes, 0))[columns[is_member]]
+        z = found.member_projections[last[:, None] + np.arange(-size, 0)]
+        if size == 1:
+            without = leave_one_out_eigenvectors(found.eigenvalues, z[:, 0], D)
+        else:
+            without = leave_block_out_eigenvectors(found.eigenvalues, z, D)
+        scores[is_member] = U @ without
         return scores
 
     def _fills(self, members: np.ndarray) -> bool:
         """Return whether missing values of the members are filled."""
-        return int(members.sum()) <= MAX_FILLED
+        return self._has_missing and int(members.sum()) <= MAX_FILLED
 
     def _scores_without(self, members: np.ndarray, column: int, D: int) -> np.ndarray:
         """Compute the scores of the members without one, whose fill never used it; cached."""
@@ -126,7 +173,7 @@ class ObservedData(StandardisedData):
         if column not in last[1]:
             others = members.copy()
             others[column] = False
-            filled = fill_by_components(self.Z[:, others], self.seen[:, others], self.dof)
+            filled = fill_by_components(*self._members_with_mask(others), self.dof)
             U, values, _ = np.linalg.svd(filled, full_matrices=False)
             last[1][column] = U * (values > _MIN_SINGULAR * values[0])
         return last[1][column][:, :D]
@@ -166,36 +213,56 @@ class ObservedData(StandardisedData):
         return W[:, :, c:], partial, np.sum(W[:, :, :c] ** 2, axis=2)
 
     def _unit_columns(self, columns: np.ndarray) -> np.ndarray:
-        """Return columns of unit length as rows, (k, n)."""
-        Y = self.Z[:, columns].T
+        """Return columns of unit length of variables of the same size m, (k, n, m)."""
+        Y = self.Z[:, self._positions(columns)].T
         lengths = np.sqrt(np.maximum(np.sum(Y * Y, axis=1, keepdims=True), 1e-300))
-        return np.asarray(Y / lengths)
+        return np.swapaxes((Y / lengths).reshape(columns.size, -1, self.n), 1, 2)
 
-    def _chunks(self, columns: np.ndarray, D: int) -> list[np.ndarray]:
-        width = self.n * (D + self.adjustment.n_parameters)
-        step = max(1, _ENTRIES_PER_CHUNK // width)
-        return [columns[chunk] for chunk in slices_of(columns.size, step)]
+    def _map_chunks(
+        self,
+        compute: Callable[[np.ndarray], tuple[np.ndarray, ...]],
+        columns: np.ndarray,
+        D: int,
+        count: int,
+    ) -> list[np.ndarray]:
+        """Compute ``count`` arrays (k, D) of variables by chunks of variables of the same size."""
+        sizes, chunks = self.sizes[columns], []
+        for size in np.unique(sizes):
+            index = np.flatnonzero(sizes == size)
+            width = self.n * (D * int(size) + self.adjustment.n_parameters)
+            step = max(1, _ENTRIES_PER_CHUNK // width)
+            chunks += [index[chunk] for chunk in slices_of(index.size, step)]
+        results = [np.zeros((columns.size, D)) for _ in range(count)]
+        parts = in_parallel(lambda chunk: compute(columns[chunk]), chunks)
+        for chunk, part in zip(chunks, parts, strict=True):
+            for result, values in zip(results, part, strict=True):
+                result[chunk] = values
+        return results
 
     def statistics(
         self, found: PrincipalComponents, columns: np.ndarray, D: int
     ) -> ObservedStatistics:
-        """Compute the leave-one-out statistics of some columns."""
+        """Compute the leave-one-out statistics of some variables."""
 
-        def compute(chunk: np.ndarray) -> ObservedStatistics:
+        def compute(chunk: np.ndarray) -> tuple[np.ndarray, ...]:
             W, partial, _ = self.observed_scores(found, chunk, D)
-            Y = self._unit_columns(chunk)[:, :, None]
-            r2 = np.sum(W * Y, axis=1) ** 2
-            along = np.sum(partial * Y, axis=1) ** 2
-            unexplained = np.maximum(1.0 - np.sum(r2, axis=1, keepdims=True), 0.0)
-            leverages = np.cumsum(W**2, axis=2)
-            partial_r2 = along / np.maximum(unexplained + along, 1e-300)
-            return ObservedStatistics(np.minimum(r2, 1.0), partial_r2, np.sum(leverages**2, axis=1))
+            Y = self._unit_columns(chunk)
+            products = np.swapaxes(W, 1, 2) @ Y
+            r2 = np.mean(products**2, axis=2)
+            # Squared multiple correlation of residual scores with the residuals of the block.
+            along = np.swapaxes(partial, 1, 2) @ Y
+            unexplained = np.eye(Y.shape[2]) - np.swapaxes(products, 1, 2) @ products
+            unexplained += _RIDGE * np.eye(Y.shape[2])
+            ratio = np.sum(
+                along * np.swapaxes(np.linalg.solve(unexplained, np.swapaxes(along, 1, 2)), 1, 2),
+                axis=2,
+            )
+            ratio = np.maximum(ratio, 0.0)
+            squared_leverages = np.sum(np.cumsum(W**2, axis=2) ** 2, axis=1)
+            return np.minimum(r2, 1.0), ratio / (1.0 + ratio), squared_leverages
 
         self.scores(found, 1)  # caches the members
-        parts = in_parallel(compute, self._chunks(columns, D))
-        if not parts:
-            return ObservedStatistics(*(np.zeros((0, D)) for _ in range(3)))
-        return ObservedStatistics(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        return ObservedStatistics(*self._map_chunks(compute, columns, D, 3))
 
     def sequential_r2(self, members: np.ndarray, count: int) -> np.ndarray:
         return self._member_statistics(members, count).r2
@@ -209,11 +276,31 @@ class ObservedData(StandardisedData):
 
     def flip_means(self, U: np.ndarray) -> np.ndarray:
         observed = np.maximum(self.seen.T @ U**2, 1e-300)  # squared length on the observed rows
-        return super().flip_means(U) / observed
+        weights = self.adjustment.flip_correction[:, None] * U**2
+        sums = self._sum_blocks(weights.T @ self.Z**2).T
+        squares = np.where(self.sums_of_squares > 0.0, self.sums_of_squares, 1.0)
+        return np.asarray(sums / squares[:, None] / observed)
+
+    def fourth_moments(self) -> np.ndarray:
+        squares = np.where(self.sums_of_squares > 0.0, self.sums_of_squares, 1.0)
+        lengths = self._sum_blocks(self.Z**2) / squares
+        return np.sum(lengths**2, axis=0) * 3.0 / (self.sizes * (self.sizes + 2.0))
+
+    def dense_columns(self, columns: np.ndarray) -> np.ndarray:
+        return self.Z[:, self._positions(columns)]
+
+    def squared_products(self, columns: np.ndarray) -> np.ndarray:
+        products = self._sum_blocks((self.dense_columns(columns).T @ self.Z) ** 2).T
+        if products.shape[1] == columns.size:
+            return products
+        sizes = self.sizes[columns]
+        return np.asarray(np.add.reduceat(products, np.cumsum(sizes) - sizes, axis=1))
 
     def imputed(self, members: np.ndarray) -> StandardisedData:
         Z = self.Z.copy()
-        Z[:, members] = fill_by_components(Z[:, members], self.seen[:, members], self.dof)
+        Z[:, self.columns_of(members)] = fill_by_components(
+            *self._members_with_mask(members), self.dof
+        )
         return StandardisedData(DenseOperator(Z), self.adjustment)
 
     def last_tested(self, columns: np.ndarray, D: int) -> np.ndarray:
@@ -229,7 +316,7 @@ class ObservedData(StandardisedData):
     ) -> Moments:
         """Compute the moments of R2(d) under random signs of the observed entries."""
 
-        def compute(chunk: np.ndarray) -> Moments:
+        def compute(chunk: np.ndarray) -> tuple[np.ndarray, ...]:
             W, _, design_leverages = self.observed_scores(found, chunk, D)
             Y = self._unit_columns(chunk)
             has_few = self.n_observed[chunk] <= few_rows
@@ -240,27 +327,12 @@ class ObservedData(StandardisedData):
                 if is_few:
                     moments = residual_flip_moments(W[part], Y[part], design_leverages[part])
                 else:
-                    moments = _flip_moments(W[part], Y[part], design_leverages[part])
+                    free = np.maximum(1.0 - design_leverages[part], _MIN_RESIDUAL)
+                    moments = block_flip_moments(W[part], Y[part] / np.sqrt(free)[:, :, None])
                 mean[part], variance[part] = moments
-            return Moments(mean, variance)
+            return mean, variance
 
-        parts = in_parallel(compute, self._chunks(columns, D))
-        if not parts:
-            return Moments(np.zeros((0, D)), np.zeros((0, D)))
-        return Moments(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-
-
-def _flip_moments(W: np.ndarray, Y: np.ndarray, design_leverages: np.ndarray) -> Moments:
-    """Compute the moments of R2(d) under random signs from M, see `null_distribution`."""
-    D = W.shape[2]
-    weights = Y**2 / np.maximum(1.0 - design_leverages, _MIN_RESIDUAL)
-    M = np.swapaxes(W * weights[:, :, None], 1, 2) @ W
-    squares = np.cumsum(np.cumsum(M**2, axis=1), axis=2)  # sums over leading blocks
-    leading = np.arange(D)
-    leverages = np.cumsum(W**2, axis=2)
-    own = np.einsum("ja,jad->jd", weights**2, leverages**2)
-    mean = np.cumsum(M[:, leading, leading], axis=1)
-    return Moments(mean, 2.0 * (squares[:, leading, leading] - own))
+        return Moments(*self._map_chunks(compute, columns, D, 2))
 
 
 def fill_by_design(op: Operator, seen: np.ndarray, adjustment: RowAdjustment) -> DenseOperator:
@@ -282,17 +354,34 @@ def fill_by_design(op: Operator, seen: np.ndarray, adjustment: RowAdjustment) ->
     return DenseOperator(Z)
 
 
-def observed_data(op: Operator, seen: np.ndarray, adjustment: RowAdjustment) -> Observed:
-    """Scale residuals to unit variance on the observed rows.
+def observed_data(
+    op: Operator, seen: np.ndarray, adjustment: RowAdjustment, sizes: np.ndarray | None = None
+) -> Observed:
+    """Scale residuals to unit variance on the observed rows, and orthogonalise blocks.
 
-    Columns with too few observed rows become zero and are not tested.
+    Columns with too few observed rows become zero and are not tested. ``seen`` is the mask of the
+    columns, and ``sizes`` are the numbers of columns of the variables.
     """
     Z = np.where(seen, np.asarray(op.dense(), dtype=float), 0.0)
     count, squares = seen.sum(axis=0), np.sum(Z * Z, axis=0)
     varies = squares > _MIN_VARIANCE * np.maximum(count, 1.0)
     varies &= count - adjustment.n_parameters >= MIN_DOF
     factors = np.where(varies, np.sqrt(count / np.where(varies, squares, 1.0)), 0.0)
-    return Observed(ObservedData(Z * factors, seen, adjustment), factors)
+    Z *= factors
+    sizes = np.ones(Z.shape[1], dtype=int) if sizes is None else sizes
+    starts = np.cumsum(sizes) - sizes
+    for k in np.flatnonzero(sizes > 1):
+        block = slice(starts[k], starts[k] + sizes[k])
+        Z[:, block] = _orthogonalise(Z[:, block], int(count[starts[k]]))
+    return Observed(ObservedData(Z, seen[:, starts], adjustment, sizes), factors)
+
+
+def _orthogonalise(B: np.ndarray, count: int) -> np.ndarray:
+    """Multiply a block by the inverse square root of its covariance matrix."""
+    eigenvalues, V = np.linalg.eigh(B.T @ B / max(count, 1))
+    is_free = eigenvalues > _MIN_VARIANCE
+    inverse = np.where(is_free, 1.0 / np.sqrt(np.where(is_free, eigenvalues, 1.0)), 0.0)
+    return np.asarray(B @ (V * inverse) @ V.T)
 
 
 def fill_by_components(Z: np.ndarray, seen: np.ndarray, dof: int) -> np.ndarray:

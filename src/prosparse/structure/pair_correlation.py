@@ -1,16 +1,19 @@
 """Test of the largest correlation of a column with any other column.
 
 Variables that share variance with one or two others form no leading component. The statistic of
-column j is its largest squared correlation r^2, with column k. Its p-value is p - 1 (the number of
-other columns) times the larger of two probabilities:
+column j is its largest squared correlation r^2, with column k. For blocks of m_j and m_k columns
+(`null_distribution`), r^2 is the sum of the squared canonical correlations over min(m_j, m_k), and
+largest is that of the smallest p-value. The p-value is p - 1 (the number of other columns) times
+the larger of two probabilities:
 
 * under permutation, r^2 follows Beta(1/2, (dof - 1) / 2) with the variance corrected for the fourth
-  moments of both columns;
+  moments of both columns, or the beta distribution for blocks;
 * under random signs, sum_a e_a w_a with w_a = y_a x_a. Chernoff's bound is
   P(|sum_a e_a w_a| >= t) <= 2 exp(min_s sum_a log cosh(s w_a) - s t).
   It holds for any magnitudes, and equals 2^(1 - k) at the largest value of k equal terms. Terms
   below 5 % of the largest are ignored: the zeros of two rare columns, centred at small means, would
-  count as agreeing signs.
+  count as agreeing signs. Blocks are replaced by the first pair of canonical variables, and the
+  bound is multiplied by m_j m_k.
 """
 
 from __future__ import annotations
@@ -47,29 +50,48 @@ def find_largest_correlations(
         return LargestCorrelations(pvalues, partners)
     squares = np.where(data.sums_of_squares > 0.0, data.sums_of_squares, np.inf)
     width = max(1, _ENTRIES_PER_BLOCK // max(data.p, data.n))
+    groups = [np.flatnonzero(data.sizes == size) for size in np.unique(data.sizes)]
     for chunk in slices_of(data.p, width):
         columns = np.arange(data.p)[chunk]
-        products = data.cross_products(columns)
+        products = data.squared_products(columns)
         products[columns, np.arange(columns.size)] = 0.0
-        r2 = np.divide(
-            np.multiply(products, products, out=products), squares[:, None], out=products
-        )
-        largest, best = _largest_entries(r2)
-        partners[columns] = best
-        largest = np.minimum(largest / squares[columns], 1.0)
-        moments = permutation_moments(
-            fourth_moments[best, None],
-            fourth_moments[columns],
-            data.n_observed[columns],
-            data.dofs[columns],
-        )
-        pvalues[columns] = (data.p - 1) * beta_tail(largest[:, None], moments)[:, 0]
+        r2 = np.divide(products, squares[:, None], out=products)
+        pvalues[columns] = np.inf
+        for group in groups:
+            largest, best = _largest_entries(r2 if len(groups) == 1 else r2[group])
+            found = _permutation_pvalues(
+                data, fourth_moments, columns, group[best], largest / squares[columns]
+            )
+            smaller = found < pvalues[columns]
+            partners[columns] = np.where(smaller, group[best], partners[columns])
+            pvalues[columns] = np.minimum(found, pvalues[columns])
     index = np.flatnonzero(pvalues < _MAX_PVALUE)
     pvalues[pvalues >= _MAX_PVALUE] = 1.0
     for part in (index[chunk] for chunk in slices_of(index.size, width)):
         flips = (data.p - 1) * _flip_pvalues(data, part, partners[part])
         pvalues[part] = np.maximum(pvalues[part], flips)
     return LargestCorrelations(np.minimum(pvalues, 1.0), partners)
+
+
+def _permutation_pvalues(
+    data: StandardisedData,
+    fourth_moments: np.ndarray,
+    columns: np.ndarray,
+    partners: np.ndarray,
+    products: np.ndarray,
+) -> np.ndarray:
+    """Compute p - 1 times the p-value of each column with a partner of a common size."""
+    m, of_partners = data.sizes[columns], data.sizes[partners]
+    moments = permutation_moments(
+        (fourth_moments[partners] * of_partners * (of_partners + 2.0) / 3.0)[:, None],
+        fourth_moments[columns],
+        data.n_observed[columns],
+        data.dofs[columns],
+        m,
+        of_partners[:1].astype(float),
+    )
+    r2 = np.minimum(products / np.minimum(m, of_partners), 1.0)
+    return np.asarray((data.p - 1) * beta_tail(r2[:, None], moments)[:, 0])
 
 
 def _largest_entries(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -85,10 +107,31 @@ def _largest_entries(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _flip_pvalues(data: StandardisedData, columns: np.ndarray, partners: np.ndarray) -> np.ndarray:
     """Bound the probability of the correlation of each column with its partner."""
+    is_block = np.maximum(data.sizes[columns], data.sizes[partners]) > 1
+    if is_block.any():
+        pvalues = np.ones(columns.size)
+        single = np.flatnonzero(~is_block)
+        if single.size:
+            pvalues[single] = _flip_pvalues(data, columns[single], partners[single])
+        for k in np.flatnonzero(is_block):
+            pvalues[k] = _block_flip_pvalue(data, int(columns[k]), int(partners[k]))
+        return pvalues
     both, position = np.unique(np.concatenate([columns, partners]), return_inverse=True)
     Y = data.dense_columns(both) / np.sqrt(np.maximum(data.sums_of_squares[both], 1e-300))
     W = Y[:, position[: columns.size]] * Y[:, position[columns.size :]]
     return sign_flip_bound(W, data.adjustment.flip_correction)
+
+
+def _block_flip_pvalue(data: StandardisedData, column: int, partner: int) -> float:
+    """Bound the probability of the first canonical correlation of two blocks."""
+    B, C = (
+        data.dense_columns(np.array([k])) / np.sqrt(max(data.sums_of_squares[k], 1e-300))
+        for k in (column, partner)
+    )
+    left, _, right = np.linalg.svd(B.T @ C)
+    W = (B @ left[:, :1]) * (C @ right[:1].T)
+    bound = sign_flip_bound(W, data.adjustment.flip_correction)[0]
+    return min(float(bound) * B.shape[1] * C.shape[1], 1.0)
 
 
 def sign_flip_bound(W: np.ndarray, correction: np.ndarray) -> np.ndarray:

@@ -22,7 +22,11 @@ class PreparedData(NamedTuple):
 
 
 def prepare_data(
-    op: Operator, adjustment: RowAdjustment, robust: bool, seen: np.ndarray | None = None
+    op: Operator,
+    adjustment: RowAdjustment,
+    robust: bool,
+    seen: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
 ) -> PreparedData:
     """Adjust a data matrix for groups and covariates.
 
@@ -36,6 +40,8 @@ def prepare_data(
     seen : bool ndarray of shape (n, p) or None
         Mask of the observed entries; None if none are missing. The missing values of ``op`` are
         filled by `fill_by_design`.
+    sizes : int ndarray or None
+        Numbers of columns of the variables, if there are blocks. Requires ``seen``.
 
     Returns
     -------
@@ -48,10 +54,13 @@ def prepare_data(
             return PreparedData(data, equalised.row_scale)
         data = StandardisedData(adjustment.adjust_operator(op), adjustment)
         return PreparedData(data, estimate_row_scale(op, adjustment))
-    scale = estimate_row_scale(op, adjustment, seen)
+    # The magnitudes of indicators depend on the frequencies of the levels only.
+    single = None if sizes is None else np.flatnonzero(np.repeat(sizes, sizes) == 1)
+    scale = estimate_row_scale(op, adjustment, seen, single)
     if robust:
         op, adjustment = divide_rows(op, adjustment, scale, seen)
-    return PreparedData(observed_data(adjustment.adjust_operator(op), seen, adjustment).data, scale)
+    data = observed_data(adjustment.adjust_operator(op), seen, adjustment, sizes).data
+    return PreparedData(data, scale)
 
 
 def divide_rows(

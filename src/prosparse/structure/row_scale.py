@@ -65,16 +65,24 @@ def equalise_columns(op: Operator) -> Operator:
 
 
 def estimate_row_scale(
-    op: Operator, adjustment: RowAdjustment, seen: np.ndarray | None = None
+    op: Operator,
+    adjustment: RowAdjustment,
+    seen: np.ndarray | None = None,
+    among: np.ndarray | None = None,
 ) -> np.ndarray:
     """Estimate the scale of each row from up to 1,000 evenly spaced columns, (n,).
 
     The residuals of a row are corrected for its leverage in the design. Missing entries, outside
-    the mask ``seen``, are ignored.
+    the mask ``seen``, are ignored. ``among`` are the positions of the columns that are used, all by
+    default. Without any, the rows have equal scales.
     """
-    n, p = op.shape
+    n = op.shape[0]
+    among = np.arange(op.shape[1]) if among is None else among
+    p = among.size
+    if p == 0:
+        return np.ones(n)
     count = min(p, _MAX_COLUMNS, max(_MIN_COLUMNS, _MAX_ENTRIES // n))
-    columns = np.unique(np.linspace(0, p - 1, count).astype(int))
+    columns = among[np.unique(np.linspace(0, p - 1, count).astype(int))]
     Z = adjustment.residuals(to_numpy(op.take_columns(columns).dense()).astype(float))
     scale = np.ones(n)
     for _ in range(_N_ITERATIONS):

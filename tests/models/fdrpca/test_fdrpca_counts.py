@@ -66,11 +66,26 @@ def test_sparse_and_dense_counts_agree(fitted):
     np.testing.assert_allclose(model.score(X), other.score(S))
 
 
+def standardised_residuals(model, X):
+    """Compute the residuals of the selected columns by their definition."""
+    pi, V = model.count_proportions_, model.count_noise_
+    N = (X @ model.count_weights_)[:, None]
+    s = np.sqrt(np.mean((X - N * pi) ** 2 / (N * pi * V), axis=1, keepdims=True))
+    return (((X - N * pi) / (s * np.sqrt(N)) - model.mean_) / model.scale_)[:, model.support_]
+
+
+def test_scores_are_those_of_limited_residuals(fitted):
+    X, model = fitted
+    Z, V = standardised_residuals(model, X), model.components_[:, model.support_].T
+    assert np.sum(Z > 3.0) > 10
+    np.testing.assert_allclose((Z @ V).var(axis=0, ddof=1), model.explained_variance_, rtol=1e-6)
+    np.testing.assert_allclose((Z @ V).mean(axis=0), 0.0, atol=1e-9)
+    np.testing.assert_allclose(model.transform(X), np.minimum(Z, 3.0) @ V, atol=1e-9)
+
+
 def test_scores_of_new_rows(fitted):
     X, model = fitted
     scores = model.transform(X)
-    np.testing.assert_allclose(scores.var(axis=0, ddof=1), model.explained_variance_, rtol=1e-6)
-    np.testing.assert_allclose(scores.mean(axis=0), 0.0, atol=1e-9)
     np.testing.assert_allclose(model.transform(X[3:9]), scores[3:9], atol=1e-9)
     # Doubled counts are a row with twice the size factor.
     assert np.max(np.abs(model.transform(2 * X[3:9]) - scores[3:9])) < 0.5 * np.abs(scores).max()

@@ -10,6 +10,7 @@ from array_api_compat import array_namespace
 
 from ...errors import InputError, plural
 from ..arrays import Array, TableLike, to_numpy
+from ..categories import Labels
 from ..columns import RawRows
 from ..operators import dense
 from ..operators.base import ENTRIES_ON_ACCELERATOR, Operator, row_slices
@@ -60,6 +61,10 @@ class Container:
     def column_names(self, X: TableLike) -> list[Any] | None:
         """Return the column names of a container, or None if it has none."""
         return None
+
+    def categories(self, X: TableLike) -> dict[int, Labels]:
+        """Return the columns of labels by position."""
+        return {}
 
     def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         """Prepare ``X`` for scikit-learn's checks, or raise an informative error."""

@@ -10,6 +10,8 @@ import numpy as np
 
 from ...errors import InputError, plural
 from ..arrays import TableLike
+from ..categories import Labels
+from ..row_groups import is_missing
 from .base import column_label, first_items
 
 # Kinds of NumPy dtypes whose entries are numbers. Complex numbers raise an error later.
@@ -18,6 +20,7 @@ NUMERIC_KINDS = "biufc"
 # (NaT) would be -9.2e18.
 TIME_KINDS = "Mm"
 DATES_OR_TIMES = "dates or times"
+MAX_NUMBERS = 0.5  # proportion of texts that are numbers from which a column is not a category
 MAX_TEXT_LENGTH = 20  # maximum number of characters of an entry that a message quotes
 
 _CONVERT_TIMES = "Convert them to numbers (e.g. days since a reference date) or drop them."
@@ -72,6 +75,31 @@ def check_unique_names(names: Sequence[object]) -> None:
                 "array, whose columns have no names."
             )
         known.add(name)
+
+
+def read_labels(entries: np.ndarray, *, is_category: bool, order: object = None) -> Labels | None:
+    """Return a column as labels; None unless all entries are texts, most of them not numbers.
+
+    ``is_category`` states that the dtype is categorical, of any entries. ``order`` are the levels
+    of an ordered category.
+    """
+    missing = np.array([is_missing(entry) for entry in entries], dtype=bool)
+    present = entries[~missing]
+    if not is_category and not all(isinstance(entry, str) for entry in present):
+        return None
+    if not is_category and sum(map(_is_number, present)) >= MAX_NUMBERS * present.size:
+        return None
+    values = np.full(entries.size, None, dtype=object)
+    values[~missing] = [str(entry) for entry in present]
+    return Labels(values, None if order is None else tuple(map(str, order)))  # type: ignore[call-overload]
+
+
+def _is_number(entry: str) -> bool:
+    try:
+        float(entry)
+    except ValueError:
+        return False
+    return True
 
 
 def check_numeric(columns: Mapping[Any, np.ndarray]) -> None:

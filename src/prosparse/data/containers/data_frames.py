@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Any
 
 import numpy as np
 
 from ...errors import InputError
 from ..arrays import TableLike
+from ..categories import Labels
 from .base import Container, Table
-from .checks import NUMERIC_KINDS, check_numeric, check_unique_names
+from .checks import NUMERIC_KINDS, TIME_KINDS, check_numeric, check_unique_names, read_labels
 
 
 class PandasFrame(Container):
@@ -22,6 +24,16 @@ class PandasFrame(Container):
 
     def column_names(self, X: TableLike) -> list[Any] | None:
         return list(X.columns)
+
+    def categories(self, X: TableLike) -> dict[int, Labels]:
+        found = {}
+        for k, dtype in enumerate(X.dtypes):
+            is_category = isinstance(getattr(dtype, "categories", None), Sized)
+            if is_category or dtype.kind not in NUMERIC_KINDS + TIME_KINDS:
+                order = list(dtype.categories) if getattr(dtype, "ordered", False) else None
+                entries = X.iloc[:, k].to_numpy(dtype=object)
+                found[k] = read_labels(entries, is_category=is_category, order=order)
+        return {k: labels for k, labels in found.items() if labels is not None}
 
     def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         check_unique_names(list(X.columns))
@@ -56,6 +68,19 @@ class PolarsFrame(Container):
     def column_names(self, X: TableLike) -> list[Any] | None:
         return list(X.columns)
 
+    def categories(self, X: TableLike) -> dict[int, Labels]:
+        if not hasattr(X, "to_numpy"):  # a LazyFrame
+            return {}
+        found = {}
+        for k, (name, dtype) in enumerate(X.schema.items()):
+            if str(dtype).startswith(("String", "Categorical", "Enum")):
+                # The levels of an Enum are ordered.
+                order = dtype.categories.to_list() if str(dtype).startswith("Enum") else None
+                entries = np.array(X[name].to_list(), dtype=object)
+                is_category = not str(dtype).startswith("String")
+                found[k] = read_labels(entries, is_category=is_category, order=order)
+        return {k: labels for k, labels in found.items() if labels is not None}
+
     def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         if not hasattr(X, "to_numpy"):
             raise InputError("X is a polars LazyFrame. Call `X.collect()` first.")
@@ -83,6 +108,15 @@ class ArrowTable(Container):
 
     def column_names(self, X: TableLike) -> list[Any] | None:
         return list(X.column_names)
+
+    def categories(self, X: TableLike) -> dict[int, Labels]:
+        found = {}
+        for k, field in enumerate(X.schema):
+            is_category = str(field.type).startswith("dictionary")
+            if is_category or str(field.type) in ("string", "large_string", "string_view"):
+                entries = np.array(X.column(k).to_pylist(), dtype=object)
+                found[k] = read_labels(entries, is_category=is_category)
+        return {k: labels for k, labels in found.items() if labels is not None}
 
     def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         check_unique_names(X.column_names)

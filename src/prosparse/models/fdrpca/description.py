@@ -5,17 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from ...data.arrays import to_numpy
+from ...errors import ModelFileError
 from ...structure.row_diagnostics import influential_rows, list_rows
 from .._base import VariableSelector
 from ..description import COUNTS, Method, ModelPath, Option
 from ..schema import (
     COVARIATES,
     PROJECTION,
+    DictOf,
+    Field,
     Schema,
+    State,
     check_components,
     check_covariates,
+    integers,
     nonnegative,
     numbers,
+    strings,
 )
 from .estimator import FDRPCA
 
@@ -50,7 +56,33 @@ def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: in
     return reason
 
 
+def check_categories(state: State) -> None:
+    """Check that levels, codes and components of the categories have equal names and lengths."""
+    levels = state.get("category_levels_")
+    if levels is None:
+        return
+    codes = state["category_codes_"]
+    parts = [state[f"category_{part}_"] for part in ("components", "effects")]
+    n_effects = len(state.get("covariate_mean_", ()))
+    consistent = (
+        len(state["category_columns_"]) == len(levels)
+        and all(set(part) == set(codes) <= set(levels) for part in parts)
+        and all(codes[name].shape[0] == len(levels[name]) for name in codes)
+        and all(part[name].shape[1] == codes[name].shape[1] for part in parts for name in codes)
+        and all(effects.shape[0] == n_effects for effects in parts[1].values())
+    )
+    if not consistent:
+        raise ModelFileError("The attributes of the categories contradict each other.")
+
+
 KNOCKOFF_ATTRIBUTES = ("knockoff_statistics_", "evalues_")
+CATEGORIES: dict[str, Field] = {
+    "category_columns_": integers("+", below="p"),
+    "category_levels_": DictOf(strings("*")),
+    "category_codes_": DictOf(numbers("*", "*", finite=True)),
+    "category_components_": DictOf(numbers("d", "*", finite=True)),
+    "category_effects_": DictOf(numbers("*", "*", finite=True)),
+}
 COUNT_MODEL = ("count_weights_", "count_proportions_", "count_noise_")
 
 METHOD = Method(
@@ -120,9 +152,10 @@ METHOD = Method(
             **COVARIATES,
             "knockoff_statistics_": numbers("m", "p", finite=True),
             "evalues_": nonnegative("p"),
+            **CATEGORIES,
         },
-        all_or_none=(COUNT_MODEL, tuple(COVARIATES), KNOCKOFF_ATTRIBUTES),
-        checks=(check_components, check_covariates),
+        all_or_none=(COUNT_MODEL, tuple(COVARIATES), KNOCKOFF_ATTRIBUTES, tuple(CATEGORIES)),
+        checks=(check_components, check_covariates, check_categories),
     ),
     standardizes=True,
     tests_variables=True,

@@ -51,7 +51,8 @@ from ...structure.row_diagnostics import (
     row_influence,
 )
 from .._base import check_varying, seed_of
-from .._covariates import AdjustedProjection, check_design
+from .._covariates import check_design
+from .categories import MixedProjection
 from .incomplete_rows import (
     ScoreDistribution,
     conditional_scores,
@@ -63,6 +64,7 @@ from .pearson_residuals import (
     RowFactors,
     column_moments,
     fit_count_model,
+    limited_scores,
     residual_operator,
     row_factors,
 )
@@ -75,7 +77,7 @@ _MIN_OBSERVED = 0.1  # proportion of observed values below which a row is mostly
 _MAX_MISSINGNESS_PVALUE = 1e-3
 
 
-class FDRPCA(AdjustedProjection):
+class FDRPCA(MixedProjection):
     """PCA on variables selected with false discovery rate control.
 
     Each variable is tested for association with the leading principal components of the remaining
@@ -119,6 +121,9 @@ class FDRPCA(AdjustedProjection):
     rank_transform : bool, default=False
         Whether the test uses normal scores of the ranks of each column, which reduces the influence
         of single entries. Components and scores are computed from the untransformed columns.
+    ordered_scores : bool, default=False
+        Whether ordered categories are numbers 0, 1, ... in the order of their levels. By default
+        all categories have unordered levels.
     counts : bool, default=False
         Whether ``X`` contains counts (molecules of genes, words, species) in rows that differ in
         sequencing depth or length. Counts are replaced by Pearson residuals (see Notes). Sparse
@@ -164,11 +169,12 @@ class FDRPCA(AdjustedProjection):
         Proportion of the variance of the components in each row; 0 without components.
     components_ : ndarray of shape (n_components_, n_features_in_)
         Principal axes of the standardised selected variables, as orthonormal rows; exact zeros for
-        all other variables.
+        all other variables. For a category, the length of its part of the axis, with the sign of
+        the last level if there are two; ``level_components_`` has its levels.
     n_components_ : int
         Number of components, at most the numerical rank of the selected variables.
     explained_variance_ : ndarray of shape (n_components_,)
-        Variances of the scores.
+        Variances of the scores; if ``counts=True``, of those of residuals without a limit.
     explained_variance_ratio_ : ndarray of shape (n_components_,)
         Variances of the scores as proportions of the variance of all standardised variables.
     relevance_ : ndarray of shape (n_features_in_,)
@@ -177,10 +183,10 @@ class FDRPCA(AdjustedProjection):
         Ranks, 1 for the selected variable with the largest communality. Variables that are not
         selected follow, by decreasing communality.
     mean_ : ndarray of shape (n_features_in_,)
-        Means of the columns; of the residuals, if ``counts=True``.
+        Means of the columns; of the residuals, if ``counts=True``; 0 for categories.
     scale_ : ndarray of shape (n_features_in_,)
         Standard deviations of the columns; of the Pearson residuals, if ``counts=True``. With
-        groups and covariates, of the residuals given these.
+        groups and covariates, of the residuals given these. 1 for categories.
     varying_ : bool ndarray of shape (n_features_in_,)
         Mask of the columns that are not constant, also given groups and covariates.
     covariate_names_ : ndarray of str, shape (n_covariates,)
@@ -194,6 +200,16 @@ class FDRPCA(AdjustedProjection):
         Effects of the coded covariates on the columns, by least squares.
     covariate_r2_ : ndarray of shape (n_features_in_,)
         Proportion of the variance of each column (within groups) that the covariates explain.
+    category_columns_ : int ndarray of shape (n_categories,)
+        Positions of the categories. Only if there are any, like all attributes of categories.
+    category_levels_ : dict of str to ndarray of str
+        Levels of each category by its name; "other levels" are several rare levels.
+    category_codes_ : dict of str to ndarray of shape (n_levels, n_coded)
+        Standardised values of the coded columns of each level. Coded columns are orthonormal.
+    category_components_ : dict of str to ndarray of shape (n_components_, n_coded)
+        Principal axes in the coded columns.
+    category_effects_ : dict of str to ndarray of shape (n_covariates, n_coded)
+        Effects of the coded covariates on the coded columns.
     count_weights_ : ndarray of shape (n_features_in_,)
         Weights of the columns in the size factor of a row; small for overdispersed columns. Only
         if ``counts=True``.
@@ -235,11 +251,20 @@ class FDRPCA(AdjustedProjection):
     ``min_communality`` removes variables after the selection; the rate of the remaining ones is not
     proved.
 
+    **Categories** are columns of a DataFrame with category or string dtype. Booleans are numbers 0
+    and 1. A category with L levels is a block of L - 1 orthonormal columns, as in PCA of mixed data
+    (FAMD, PCAmix). It is tested and selected as one variable: its communality is the mean R2 of its
+    columns, and its rows are permuted, or get signs, together. Levels with fewer than five rows are
+    pooled if there are several. ``inverse_transform`` returns NaN in columns of categories.
+    ``counts=True``, ``rank_transform=True`` and ``control="knockoff"`` require numbers.
+
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
     the rows differ only in their size factors. Rows with larger residuals throughout are scaled
-    down. ``mean_`` and ``scale_`` refer to the residuals times sqrt(pi), which
-    ``inverse_transform`` returns.
+    down. ``transform`` limits residuals to three standard deviations of their column: rows of a
+    rare group, with a few large counts in rare columns, would otherwise have no near neighbours.
+    ``mean_`` and ``scale_`` refer to the residuals times sqrt(pi), which ``inverse_transform``
+    returns.
 
     **Missing values** (NaN) of dense data in memory are accepted. Each variable is tested on the
     rows in which it is observed. Missing values of the selected variables are imputed by their
@@ -254,6 +279,8 @@ class FDRPCA(AdjustedProjection):
     Y. Benjamini, Y. Hochberg (1995). Controlling the false discovery rate. JRSS B.
     R. F. Barber, E. J. Candes (2015). Controlling the false discovery rate via knockoffs. Annals of
     Statistics.
+    M. Chavent, V. Kuentz-Simonet, A. Labenne, J. Saracco (2017). Multivariate analysis of mixed
+    data: the R package PCAmixdata. arXiv:1411.4911.
     J. R. Gimenez, J. Zou (2019). Improving the stability of the knockoff procedure: multiple
     simultaneous knockoffs and entropy maximization. AISTATS.
     G. H. Golub (1973). Some modified matrix eigenvalue problems. SIAM Review.
@@ -308,6 +335,7 @@ class FDRPCA(AdjustedProjection):
         min_communality: float = 0.0,
         max_features: int | None = None,
         rank_transform: bool = False,
+        ordered_scores: bool = False,
         counts: bool = False,
         random_state: int | np.random.RandomState | None = 0,
     ):
@@ -320,6 +348,7 @@ class FDRPCA(AdjustedProjection):
         self.min_communality = min_communality
         self.max_features = max_features
         self.rank_transform = rank_transform
+        self.ordered_scores = ordered_scores
         self.counts = counts
         self.random_state = random_state
 
@@ -356,7 +385,8 @@ class FDRPCA(AdjustedProjection):
             table = self._validate(X, reset=True)
             self._check_n_rows(table.shape[0])
             design = check_design(groups, covariates, table.shape[0], MIN_DOF)
-            op, columns, seen = self._standardise_table(table)
+            coded = self._code_categories(table, design)
+            op, columns, seen = self._standardise_table(table if coded is None else coded.X)
             check_varying(op, columns)
             if covariates is not None and self.control == "knockoff" and self.null != "robust":
                 raise ParameterError(
@@ -367,20 +397,30 @@ class FDRPCA(AdjustedProjection):
             if seen is not None:
                 op = fill_by_design(op, seen, design.adjustment)
             adjusted = self._adjust(op, columns, design)
-            op, columns = adjusted.op, adjusted.columns
+            op, columns, sizes = adjusted.op, adjusted.columns, None
             tested_op = self._normal_scores(table, columns) if self.rank_transform else op
             data = StandardisedData(adjusted.residuals, design.adjustment)
             if seen is not None:
                 seen = seen[:, adjusted.kept]
-                data, factors = observed_data(adjusted.residuals, seen, design.adjustment)
+                if coded is not None:
+                    kept = coded.count_columns(columns)
+                    sizes = kept[kept > 0]
+                data, factors = observed_data(adjusted.residuals, seen, design.adjustment, sizes)
                 columns = _divide_scales(columns, factors)
-            prepared = prepare_data(tested_op, design.adjustment, self.null == "robust", seen)
+            prepared = prepare_data(
+                tested_op, design.adjustment, self.null == "robust", seen, sizes
+            )
             self.row_scale_, tested = prepared.row_scale, prepared.data
             by_knockoffs = self._apply_knockoffs(tested_op, design.adjustment, seen)
             has_rounding = self.counts or seen is not None
-            rounding = np.zeros(data.p) if has_rounding else _rounding_squares(table, columns, op)
+            rounding = (
+                np.zeros(op.shape[1]) if has_rounding else _rounding_squares(table, columns, op)
+            )
             solution = solve(tested, data, rounding, self._options(), by_knockoffs)
-            self._set_attributes(solution, solution.data, columns)
+            variables, components = columns, solution.components
+            if coded is not None:
+                variables, components = self._set_categories(coded, columns, solution)
+            self._set_attributes(solution, solution.data, variables, components)
             scores = _orthonormal_scores(solution, solution.data)
             self.row_influence_ = row_influence(scores * np.sqrt(solution.sums_of_squares))
             correlation = adjacent_row_correlation(solution.data, scores)
@@ -417,7 +457,7 @@ class FDRPCA(AdjustedProjection):
 
     def _standardise_table(self, table: Table) -> tuple[Operator, Columns, np.ndarray | None]:
         """Standardise the columns; return the mask of the observed entries if any are missing."""
-        if not self._has_missing(table):
+        if not self._is_incomplete(table):
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
             return op, columns, None
         for parameter in ("counts", "rank_transform"):
@@ -498,9 +538,14 @@ class FDRPCA(AdjustedProjection):
     def _transform(self, X: TableLike, **metadata: Any) -> Array:
         check_is_fitted(self)
         table = self._validate(X, reset=False)
-        if not self._has_missing(table):
+        if not self._is_incomplete(table):
             return super()._transform(X, **metadata)
         return self._conditional_scores(table, metadata).mean.astype(table.dtype, copy=False)
+
+    def _project(self, op: Operator, projection: Array) -> Array:
+        if hasattr(self, "count_weights_"):
+            return limited_scores(op, projection)
+        return super()._project(op, projection)
 
     def transform_std(self, X: TableLike, *, covariates: Any = None) -> np.ndarray:
         """Return the standard deviations of the scores that missing values cause.
@@ -525,20 +570,20 @@ class FDRPCA(AdjustedProjection):
         """Compute the distribution of the scores given the observed values."""
         selected = np.flatnonzero(to_numpy(self.support_))
         standardised = self._standardised_observed(table, selected, metadata)
-        components = to_numpy(self.components_).astype(float)[:, selected]
+        components = self._coded_components(selected)
         variances = to_numpy(self.explained_variance_).astype(float)
-        q, d = selected.size, variances.size
+        d, q = components.shape
         noise = max(q - float(variances.sum()), 0.0) / max(q - d, 1)
         return conditional_scores(standardised, components.T, variances, noise)
 
     def _score(self, X: TableLike, **metadata: Any) -> float:
         check_is_fitted(self)
         table = self._validate(X, reset=False)
-        if not self._has_missing(table):
+        if not self._is_incomplete(table):
             return super()._score(X, **metadata)
-        varying = to_numpy(self.varying_)
-        Z = self._standardised_observed(table, np.flatnonzero(varying), metadata)
-        components = to_numpy(self.components_).astype(float)[:, varying]
+        varying = np.flatnonzero(to_numpy(self.varying_))
+        Z = self._standardised_observed(table, varying, metadata)
+        components = self._coded_components(varying)
         fitted = self._conditional_scores(table, metadata).mean @ components
         total = float(np.nansum(Z**2))
         return 1.0 - float(np.nansum((Z - fitted) ** 2)) / total if total else 1.0
@@ -551,7 +596,12 @@ class FDRPCA(AdjustedProjection):
         seen = ~np.isnan(Z)
         filled = np.where(seen, Z, to_numpy(self.mean_).astype(float))
         op = self._operator_of(filled, columns, **metadata)
-        return np.where(seen[:, columns], np.asarray(op.dense(), dtype=float), np.nan)
+        standardised = np.where(seen[:, columns], np.asarray(op.dense(), dtype=float), np.nan)
+        return self._code_new_rows(Z, standardised, columns, metadata)
+
+    def _is_incomplete(self, table: Table) -> bool:
+        """Return whether scores are computed from coded rows or given the observed values."""
+        return self._has_categories or self._has_missing(table)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -576,6 +626,7 @@ class FDRPCA(AdjustedProjection):
         check_integer("n_shadows", self.n_shadows, 1)
         check_integer("n_draws", self.n_draws, 1)
         check_bool("rank_transform", self.rank_transform)
+        check_bool("ordered_scores", self.ordered_scores)
         check_bool("counts", self.counts)
         if self.counts and self.rank_transform:
             raise ParameterError(
@@ -592,17 +643,19 @@ class FDRPCA(AdjustedProjection):
 
     # --- from the solution to attributes
 
-    def _set_attributes(self, solution: Solution, data: StandardisedData, columns: Columns) -> None:
+    def _set_attributes(
+        self, solution: Solution, data: StandardisedData, columns: Columns, components: np.ndarray
+    ) -> None:
         kept, width = columns.varying_index, columns.mean.shape[0]
         largest = max(float(solution.communality.max()), np.finfo(float).tiny)
         self._set_columns(
             columns,
             solution.order,
             solution.selected,
-            columns.numbers(solution.components),
+            columns.numbers(components),
             solution.communality / largest,
         )
-        self.n_components_ = solution.components.shape[0]
+        self.n_components_ = components.shape[0]
         self.n_selected_ = int(solution.selected.size)
 
         def expand(values: np.ndarray, constant: float) -> np.ndarray:
@@ -729,7 +782,7 @@ def _orthonormal_scores(solution: Solution, data: StandardisedData) -> np.ndarra
     """Compute the scores on the components, scaled to unit length, (n, d)."""
     if not solution.components.shape[0]:
         return np.zeros((data.n, 0))
-    subset = data.op.take_columns(solution.selected)
+    subset = data.op.take_columns(solution.selected_columns)
     lengths = np.sqrt(np.maximum(solution.sums_of_squares, 1e-300))
     weights = data.from_numpy(solution.components.T / lengths)
     return to_numpy(subset.gathered_matmul(weights)).astype(float)

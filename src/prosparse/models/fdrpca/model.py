@@ -40,7 +40,7 @@ class Options(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Result of a fit, for the columns of the operator."""
+    """Result of a fit, for the columns of the operator, or for variables with blocks of columns."""
 
     test: SharedVariables | SharedByKnockoffs
     qvalues: np.ndarray  # (p,)
@@ -49,7 +49,8 @@ class Solution(NamedTuple):
     order: np.ndarray  # (p,) columns by decreasing communality, the selected ones first
     component_pvalues: np.ndarray  # (p, d)
     component_qvalues: np.ndarray  # (p, d)
-    components: np.ndarray  # (d, q) orthonormal rows
+    selected_columns: np.ndarray  # indices of the columns of the selected variables
+    components: np.ndarray  # orthonormal rows, (d, number of selected columns)
     data: StandardisedData  # data of the components, without missing values
     sums_of_squares: np.ndarray  # (d,) along the components
 
@@ -69,8 +70,8 @@ def solve(
         Data that are tested: ``data`` or its normal scores.
     data : StandardisedData
         Data whose components are computed. Missing values of the selected variables are imputed
-        after the test.
-    rounding : ndarray of shape (p,)
+        after the test. Its components are those of single columns.
+    rounding : ndarray of shape (n_columns,)
         Sum of squares of the rounding errors in each column of ``data``.
     options : Options
     by_knockoffs : SharedByKnockoffs or None
@@ -88,21 +89,23 @@ def solve(
         test, qvalues = by_knockoffs, by_knockoffs.filtered.rates
     data = data.imputed(test.selected)
     d = number_of_components(tested, data, test.selected, options)
-    d = min(d, numerical_rank(data, test.selected, d, rounding))
+    d = min(d, numerical_rank(data, tested.columns_of(test.selected), d, rounding))
     communality = compute_communalities(tested, test.selected, d)
     is_selected = test.selected & (communality >= options.min_communality)
     if options.max_features is not None:
         strongest = np.lexsort((test.pvalues, -communality, ~is_selected))
         is_selected[strongest[options.max_features :]] = False
-    d = min(d, numerical_rank(data, is_selected, d, rounding))
-    selected = np.flatnonzero(is_selected)
-    components, sums_of_squares = leading_components(data, selected, d)
+    is_column = tested.columns_of(is_selected)
+    d = min(d, numerical_rank(data, is_column, d, rounding))
+    columns = np.flatnonzero(is_column)
+    components, sums_of_squares = leading_components(data, columns, d)
     of_components = component_pvalues(tested, is_selected, components.shape[0], options.robust)
     return Solution(
         test=test,
         qvalues=qvalues,
         communality=communality,
-        selected=selected,
+        selected=np.flatnonzero(is_selected),
+        selected_columns=columns,
         order=np.lexsort((test.pvalues, -communality, ~is_selected)),
         component_pvalues=of_components,
         component_qvalues=component_qvalues(of_components),
@@ -125,15 +128,16 @@ def number_of_components(
     noise may consist of those. "auto" therefore counts components only up to the last one that is
     associated with at least two selected variables.
     """
-    n_selected = int(selected.sum())
+    columns = tested.columns_of(selected)
+    n_selected = int(columns.sum())
     if isinstance(options.n_components, str):
         if n_selected == 0:
             return 0
-        d = count_components(data, selected)
-        d = min(d, count_components(tested.imputed(selected), selected, max_count=d))
+        d = count_components(data, columns)
+        d = min(d, count_components(tested.imputed(selected), columns, max_count=d))
         of_components = component_pvalues(tested, selected, d, options.robust)
         return max(count_supported_components(of_components, selected, options.fdr), 1)
-    limit = min(tested.dof, tested.p)
+    limit = min(tested.dof, columns.size)
     if options.n_components >= limit:
         raise ParameterError(
             f"`n_components` must be less than {limit}, the smaller of the degrees of freedom of "

@@ -18,6 +18,11 @@ rows of real data comparable:
 Up to the scale of the columns this is diag(a) (X - N pi') with a_i = 1 / (s_i sqrt(N_i)): a matrix
 with scaled rows minus a matrix of rank one. A sparse X stays sparse.
 
+Residuals of rare columns have heavy tails: a few counts in a row are many standard deviations. Rows
+of a rare group, in which such columns are large, differ more from each other than from rows of
+other groups. Scores therefore limit residuals to `MAX_RESIDUAL` standard deviations
+(`limited_scores`); the test and the components do not.
+
 J. Lause, P. Berens, D. Kobak. Analytic Pearson residuals for normalization of single-cell RNA-seq
 UMI data. Genome Biology 22, 2021.
 """
@@ -27,6 +32,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from ...data import Array, Operator
 from ...data.arrays import from_numpy, to_numpy
@@ -36,6 +42,7 @@ from ...data.operators.weighted import WeightedOperator
 N_ITERATIONS = 3  # size factors and mean squares depend on each other and converge quickly
 MAX_ROUNDING = 1e-4  # maximum proportion of a sum of squares that counts as rounding error
 MIN_RELATIVE_SIZE = 1e-9  # minimum size factor relative to the mean of all rows
+MAX_RESIDUAL = 3.0  # maximum residual in scores, in standard deviations of the column
 
 
 class CountModel(NamedTuple):
@@ -175,6 +182,34 @@ def residual_operator(
     residuals = ShiftedOperator(counts, convert(rows.size[:, None]), convert(proportions[None, :]))
     scaled = WeightedOperator(residuals, convert(rows.factor))
     return ShiftedOperator(scaled, convert(np.ones((rows.size.size, 1))), convert(mean[None, :]))
+
+
+class LimitedProduct:
+    """The function ``min(block, limit) @ F`` as a class, which can be pickled for a cluster."""
+
+    def __init__(self, F: Array, limit: float = MAX_RESIDUAL):
+        self.F, self.limit = F, limit
+
+    def __call__(self, block: Array) -> Array:
+        return array_namespace(block).clip(block, max=self.limit) @ self.F
+
+
+def limited_scores(residuals: Operator, projection: Array) -> Array:
+    """Compute Z F, where the residuals Z are at most `MAX_RESIDUAL`.
+
+    Parameters
+    ----------
+    residuals : Operator of shape (n, p)
+        Standardised residuals.
+    projection : Array of shape (p, d)
+        F.
+
+    Returns
+    -------
+    Array of shape (n, d)
+        Lazy if the operator is lazy.
+    """
+    return residuals.map_rows(LimitedProduct(projection), entrywise=True)
 
 
 def _divide(numerator: np.ndarray, proportions: np.ndarray) -> np.ndarray:

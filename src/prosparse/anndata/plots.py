@@ -1,0 +1,141 @@
+"""Displays of results in an AnnData or a MuData (``pl``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..plot import (
+    CommunalityDisplay,
+    ConvergenceDisplay,
+    EvidenceDisplay,
+    LoadingsDisplay,
+    PanelDisplay,
+    RelevanceDisplay,
+    ScoresDisplay,
+    ViewsDisplay,
+)
+from .annotated import column_of
+from .stored_models import ENTRY, entry_of, unpack
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from mudata import MuData
+
+_SHARED = """
+
+Parameters
+----------
+adata : AnnData or MuData
+    Data with the results of a function of this package.
+key : str or None, default=None
+    Name under which the results are stored. By default, the only one.
+modality : str or None, default=None
+    Modality of a MuData, for methods that are fitted separately to each.
+**options : dict
+    Arguments of ``from_estimator`` of the Display, such as ``ax``.
+
+Returns
+-------
+Display
+"""
+
+
+def communality(
+    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
+) -> CommunalityDisplay:
+    """Draw the communality of the variables, by `CommunalityDisplay`."""
+    return CommunalityDisplay.from_estimator(_model(adata, key, modality), **options)
+
+
+def relevance(
+    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
+) -> RelevanceDisplay:
+    """Draw the relevance of the variables, by `RelevanceDisplay`."""
+    return RelevanceDisplay.from_estimator(_model(adata, key, modality), **options)
+
+
+def loadings(
+    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
+) -> LoadingsDisplay:
+    """Draw the loadings of the components, by `LoadingsDisplay`."""
+    return LoadingsDisplay.from_estimator(_model(adata, key, modality), **options)
+
+
+def evidence(
+    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
+) -> EvidenceDisplay:
+    """Draw the evidence of each number of variables, by `EvidenceDisplay`."""
+    return EvidenceDisplay.from_estimator(_model(adata, key, modality), **options)
+
+
+def convergence(
+    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
+) -> ConvergenceDisplay:
+    """Draw the objective of the iterations, by `ConvergenceDisplay`."""
+    return ConvergenceDisplay.from_estimator(_model(adata, key, modality), **options)
+
+
+def panel(
+    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
+) -> PanelDisplay:
+    """Draw the held-out R² of a panel, and the variables that it predicts, by `PanelDisplay`."""
+    return PanelDisplay.from_estimator(_model(adata, key, modality), **options)
+
+
+def views(
+    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
+) -> ViewsDisplay:
+    """Draw the variance that each factor explains in each view, by `ViewsDisplay`."""
+    names = entry_of(adata, key, modality)[1].get("views")
+    options.setdefault("view_names", None if names is None else [str(name) for name in names])
+    return ViewsDisplay.from_estimator(_model(adata, key, modality), **options)
+
+
+def scores(
+    adata: AnnData | MuData,
+    key: str | None = None,
+    *,
+    components: tuple[int, int] = (0, 1),
+    color: str | None = None,
+    modality: str | None = None,
+    **options: Any,
+) -> ScoresDisplay:
+    """Draw the scores of the observations, by `ScoresDisplay`.
+
+    Parameters
+    ----------
+    adata : AnnData or MuData
+        Data with the results of a function of this package.
+    key : str or None, default=None
+        Name under which the results are stored. By default, the only one.
+    components : tuple of two int, default=(0, 1)
+        Indices of the components.
+    color : str or None, default=None
+        Column of ``.obs`` that colours the observations.
+    modality : str or None, default=None
+        Modality of a MuData, for methods that are fitted separately to each.
+    **options : dict
+        Arguments of ``plot`` of the Display, such as ``ax``.
+
+    Returns
+    -------
+    Display
+    """
+    key, entry = entry_of(adata, key, modality)
+    data: Any = adata if modality is None else adata.mod[modality]
+    values = np.asarray(data.obsm[f"X_{key}"])
+    pair = components if values.shape[1] > 1 else (0, 0)
+    label = None if color is None else column_of(data, "color", color, axis="obs").to_numpy()
+    return ScoresDisplay(
+        values, pair=pair, label=label, explained_variance_ratio=entry.get("variance_ratio")
+    ).plot(**options)
+
+
+def _model(data: Any, key: str | None, modality: str | None) -> Any:
+    return unpack(entry_of(data, key, modality)[1][ENTRY])
+
+
+for _function in (communality, relevance, loadings, evidence, convergence, panel, views):
+    _function.__doc__ = f"{_function.__doc__}{_SHARED}"

@@ -1,0 +1,120 @@
+"""Categories: columns of labels, coded as blocks of orthonormal columns.
+
+A category with L levels becomes L - 1 columns: an orthonormal basis of its centred indicators (PCA
+of mixed data, [CKS17]). Row a of the block is C_l for its level l, minus the fit of groups and
+covariates. The *codes* C (L x m) are the same for new rows. Rare levels are pooled.
+
+[CKS17]  M. Chavent, V. Kuentz-Simonet, A. Labenne, J. Saracco. Multivariate analysis of mixed data:
+         the R package PCAmixdata. arXiv:1411.4911, 2017.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import CategoriesWarning, InputError, plural, warn
+from .row_adjustment import RowAdjustment
+
+MIN_LEVEL_ROWS = 5  # levels with fewer rows are pooled, if there are several
+MAX_LEVELS_PER_ROW = 0.5  # number of levels per observed row above which they identify the rows
+POOLED = "other levels"
+_MIN_SINGULAR = 1e-6  # singular value of the indicators, relative to the root of the number of rows
+
+
+class Labels(NamedTuple):
+    """Column of labels."""
+
+    values: np.ndarray  # (n,) strings; None where a value is missing
+    order: tuple[str, ...] | None = None  # levels in their order, for ordered categories
+
+
+class Block(NamedTuple):
+    """Coded category."""
+
+    columns: np.ndarray  # (n, m) of unit variance on the observed rows; NaN where missing
+    codes: np.ndarray  # (L, m) values at the mean of the covariates
+    effects: np.ndarray  # (k, m) coefficients of the covariates
+    r2: float  # proportion of the variance of the indicators that the covariates explain
+
+
+def pool_levels(labels: Labels, name: str) -> tuple[str, ...]:
+    """Return the levels of a category; several rare levels become one."""
+    count = Counter(value for value in labels.values if value is not None)
+    n = sum(count.values())
+    if labels.order is None and len(count) > max(MAX_LEVELS_PER_ROW * n, 2 * MIN_LEVEL_ROWS):
+        raise InputError(
+            f"Column {name!r} of X has {len(count):,} levels in {n:,} rows. It identifies the rows "
+            "or contains free text. Drop it."
+        )
+    levels = sorted(count) if labels.order is None else [v for v in labels.order if v in count]
+    rare = [level for level in levels if count[level] < MIN_LEVEL_ROWS]
+    if len(rare) < 2:
+        return tuple(levels)
+    warn(
+        f"Column {name!r} of X has {plural(len(rare), 'level')} with fewer than {MIN_LEVEL_ROWS} "
+        f"rows. They are pooled as {POOLED!r}. Merge levels by meaning if that is better.",
+        CategoriesWarning,
+    )
+    return (*(level for level in levels if level not in set(rare)), POOLED)
+
+
+def match_levels(values: np.ndarray, levels: tuple[str, ...], name: str) -> np.ndarray:
+    """Return the positions of the levels of the rows as floats, NaN where missing.
+
+    Levels that ``fit`` did not contain count as pooled levels, if there are any.
+    """
+    position = {level: float(k) for k, level in enumerate(levels)}
+    unknown = {value for value in values if value is not None} - set(levels)
+    if unknown and POOLED not in position:
+        raise InputError(
+            f"Column {name!r} of X has {plural(len(unknown), 'level')} that `fit` did not contain, "
+            f"first {min(unknown)!r}. Drop these rows, set the values to missing, or fit again "
+            "with rows of these levels."
+        )
+    other = position.get(POOLED, np.nan)
+    return np.array([np.nan if v is None else position.get(v, other) for v in values])
+
+
+def code_block(
+    level: np.ndarray, n_levels: int, adjustment: RowAdjustment, scale: np.ndarray
+) -> Block:
+    """Code a category by an orthonormal basis of its indicators, residuals of a design.
+
+    Parameters
+    ----------
+    level : ndarray of shape (n,)
+        Position of the level of each row; NaN where missing.
+    n_levels : int
+    adjustment : RowAdjustment
+        Groups and covariates of the rows.
+    scale : ndarray of shape (k,)
+        By which the adjustment divides the covariates.
+
+    Returns
+    -------
+    Block
+    """
+    seen = np.flatnonzero(~np.isnan(level))
+    indicators = np.eye(n_levels)[level[seen].astype(int)]
+    design, n_groups = adjustment.design[seen], adjustment.groups.sizes.size
+    coefficients = np.linalg.lstsq(design, indicators, rcond=None)[0]
+    residuals = indicators - design @ coefficients
+    _, singular, V = np.linalg.svd(residuals, full_matrices=False)
+    rank = int(np.sum(singular > _MIN_SINGULAR * np.sqrt(seen.size)))
+    codes = V[:rank].T / singular[:rank] * np.sqrt(seen.size)
+    columns = np.full((level.size, rank), np.nan)
+    columns[seen] = residuals @ codes
+    effects = np.zeros((scale.size, rank))
+    effects[adjustment.used] = coefficients[n_groups:] @ codes
+    # The mean of the rows with this category, at the mean of the covariates of all rows.
+    covariates = adjustment.covariates
+    shift = (np.mean(covariates, axis=0) - np.mean(covariates[seen], axis=0)) @ effects
+    centre = np.mean(indicators, axis=0) @ codes + shift
+    groups = design[:, :n_groups]
+    within = indicators - groups @ np.linalg.lstsq(groups, indicators, rcond=None)[0]
+    explained = 1.0 - float(np.sum(residuals**2)) / max(float(np.sum(within**2)), 1e-300)
+    effects = effects / scale[:, None]
+    return Block(columns, codes - centre, effects, max(explained, 0.0) if rank else 0.0)
