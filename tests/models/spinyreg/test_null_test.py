@@ -191,13 +191,13 @@ def test_search_detects_what_the_statistic_misses():
         calls.append(responses)
         return 2.5 if len(calls) == 1 else (-1.0 if len(calls) != rank else 3.0)
 
-    assert run_null_test(data, odds).detected
+    assert run_null_test(data, lambda tested: odds).detected
     assert len(calls) == 1 + null_test.SEARCH_DRAWS
     calls.clear()
-    assert not run_null_test(data, lambda values: odds(values, rank=7)).detected
+    assert not run_null_test(data, lambda tested: lambda values: odds(values, rank=7)).detected
     assert len(calls) == 7
     calls.clear()
-    assert not run_null_test(data, lambda values: calls.append(values) or -1.0).detected
+    assert not run_null_test(data, lambda tested: lambda values: calls.append(values) or -1.0).detected
     assert len(calls) == 1
 
 
