@@ -24,7 +24,7 @@ from ...errors import (
 )
 from ...inference.loop import Run
 from .._base import seed_of
-from .base import SpinyBase, check_exponents
+from .base import SpinyBase, check_exponents, warn_about_rows
 from .linear import MIN_NOISE_RATIO, LinearFit
 from .null_test import NullData
 from .response import (
@@ -295,7 +295,9 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
             run, null_data = None, self._null_data(data)
             if self.noise == "student":
                 data, run = self._reweight_rows(data)
-            self._set_fit(self._solve(data, null_data), data)
+            found = self._solve(data, null_data)
+            self._set_fit(found, data)
+            warn_about_rows(type(self).__name__, found, null_data)
             if run is not None:
                 self._set_student_noise(run, data.response)
         return self
@@ -339,7 +341,15 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         if self.noise == "student":
             counts = np.ones(values.shape[0]) if root is None else root**2
             values = null_scores(values[:, 0], counts, n_intercepts)[:, None]
-        return NullData(data.op, values, root, data.response.n, n_intercepts, data.groups)
+        return NullData(
+            data.op,
+            values,
+            root,
+            data.response.n,
+            n_intercepts,
+            data.groups,
+            unequal_noise=True,
+        )
 
     def _solve(self, data: FitData, null_data: NullData) -> Solution[LinearFit]:
         """Select variables for all responses."""

@@ -78,6 +78,7 @@ MIN_NEW_NORM = 1e-8  # squared norm of a column regressed on the set, relative t
 ROUNDING = 1e-9  # rounding error of the statistic
 MIN_LOG_SCALE = 0.1  # absolute log scale of a row below which rows count as equal
 FLIP_DRAWS = 59  # number of responses with random signs
+CLEAR_FLIP = 0.8  # T of random signs, relative to that of y, from which it counts as as large
 MAX_FLIP_LEVEL = 0.05  # proportion of these above which a signal rests on few rows
 MAX_REPEATS = 20  # maximum mean weight of rows that are repeated
 
@@ -92,6 +93,7 @@ class NullData(NamedTuple):
     n_intercepts: int  # 1 with an intercept, else 0
     groups: np.ndarray | None  # (rows,) code of the group of each row
     G: np.ndarray | None = None  # (p, p) X'X, if available
+    unequal_noise: bool = False  # whether the noise of some rows may be larger: not for classes
     row_scale: np.ndarray | None = None  # (rows,) by which rows of X and values are divided
 
 
@@ -343,7 +345,7 @@ def run_null_test(
     equal = equalise_rows(data) if found.detected else None
     if equal is not None:
         data, found = equal, test_permutations(equal, search_odds)
-    if not found.detected:
+    if not (found.detected and data.unequal_noise):
         return found
     return found._replace(rests_on_few_rows=not exceeds_random_signs(data, found.statistic))
 
@@ -408,7 +410,7 @@ def equalise_rows(data: NullData) -> NullData | None:
 
 
 def exceeds_random_signs(data: NullData, observed: float) -> bool:
-    """Return whether T is larger than the statistics of responses with random signs."""
+    """Return whether T is clearly larger than the statistics of responses with random signs."""
     (rows, m), rng = data.values.shape, np.random.default_rng(SEED)
     root = np.ones(rows) if data.root is None else data.root
     residual = observed_responses(data).Y[:, 0]  # (rows, m)
@@ -418,7 +420,7 @@ def exceeds_random_signs(data: NullData, observed: float) -> bool:
         signs = rng.choice([-1.0, 1.0], (rows, min(batch, FLIP_DRAWS - n_draws), 1))
         flipped = signs * residual[:, None]
         flips = respond(data, root[:, None, None] * flipped, (flipped * flipped).sum(axis=0))
-        exceeding += count_exceeding(statistic(flips), observed)
+        exceeding += count_exceeding(statistic(flips), CLEAR_FLIP * observed)
         n_draws += signs.shape[1]
     return exceeding <= allowed
 
