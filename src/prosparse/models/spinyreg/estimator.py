@@ -102,7 +102,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     tol : float, default=1e-7
         Increase of the objective per sample below which a search or an iteration stops.
     random_state : int, RandomState or None, default=0
-        Seed for sampling sets of variables, used if X has more than ten columns. The selected
+        Seed for sampling sets of variables, used if X has more than seven columns. The selected
         set of ``selection_rule="map"`` does not depend on it.
     verbose : int, default=0
         Verbosity level. 1 prints the progress.
@@ -211,12 +211,11 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     Several responses share the set and the ratio alpha/gamma; each has its own coefficients, which
     are independent, and noise variance.
 
-    The average integrates over the noise variance and the scale of the coefficients. Two priors
-    have probability 1/2 each: independent Gaussian coefficients, or coefficients of a common
-    magnitude whose signs may differ. The prior on the signs favours equal signs. Multiplying one
-    column by -1 can therefore change inclusion probabilities; multiplying y by -1 cannot. All
-    sets are enumerated for up to ten variables. For more variables, a Markov jump process visits
-    at most 1000 states among about 400 variables.
+    The average integrates over the noise variance and the scales of the coefficients. Two priors
+    have probability 1/2 each: independent Gaussian coefficients with a small or a large variance,
+    or coefficients of a common magnitude whose signs may differ. Multiplying columns by -1 does
+    not change the result. All sets are enumerated for up to seven variables. For more variables,
+    a Markov jump process visits at most 1000 states among about 400 variables.
 
     References
     ----------

@@ -33,9 +33,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-from .common_magnitude import SetPrior, make_prior_grid
 from .linear_states import LinearStates
 from .set_model import Coefficients, Trials
+from .slab_scales import SetPrior, make_prior_grid
 from .suppressors import best_pair
 
 MIN_NOISE_RATIO = 1e-12  # minimum noise variance relative to y'y / n
@@ -236,7 +236,7 @@ class LinearModel(NamedTuple):
         return Coefficients(M.T, sigma2[:, None, None] * shape, np.zeros(self.yy.size), sigma2)
 
     def states(self, log_prior: np.ndarray, fit: LinearFit) -> LinearStates:
-        """Return the states of the average: sets, signs and scales near that of ``fit``."""
+        """Return the states of the average: sets, labels and scales near that of ``fit``."""
         unit = math.log(float(self.d.mean()) / self.n)
         grid = make_prior_grid(self, fit.log_ratio if fit.v.size else unit)
         return LinearStates(self, SetPrior(log_prior, grid, self.dof))
