@@ -282,12 +282,7 @@ def state_rates(
         posterior = SetPosterior(v, marks, np.zeros((0, 0)), b, model.yy, lam, rho)
     to_grid = np.where(reachable, GRID_RATE * expit(log_density - log_density[a]), 0.0)
     to_grid[a] = 0.0
-    if rho:
-        additions = signed_additions(model, prior, posterior, b)
-        removals, changes = signed_removals(prior, posterior)
-    else:
-        additions = scaled_additions(model, prior, posterior)
-        removals, changes = scaled_removals(prior, posterior)
+    additions, removals, changes = move_gains(model, prior, posterior, b)
     odds = np.logaddexp.reduce(additions, axis=0)  # log odds of each variable given all others
     odds[v] = np.logaddexp(0.0, changes) - removals
     rates = expit(additions)
@@ -297,6 +292,17 @@ def state_rates(
         rates = np.concatenate([np.zeros_like(rates), rates])
     all_rates = np.concatenate([rates.ravel(), expit(changes), to_grid])
     return StateRates(all_rates, expit(odds), signs, log_density)
+
+
+def move_gains(
+    model: LinearModel, prior: SetPrior, posterior: SetPosterior, b: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute increases of the log posterior by additions, removals and changes of marks."""
+    if posterior.rho:
+        removals, changes = signed_removals(prior, posterior)
+        return signed_additions(model, prior, posterior, b), removals, changes
+    removals, changes = scaled_removals(prior, posterior)
+    return scaled_additions(model, prior, posterior), removals, changes
 
 
 # --- two scales
