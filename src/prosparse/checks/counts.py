@@ -35,7 +35,7 @@ def find_count_problems(numbers: Numbers) -> Iterator[Finding]:
             "unequal-totals",
             Severity.WARNING,
             f"The table contains counts, and nine in ten rows have totals from {low:,.0f} to "
-            f"{high:,.0f}. All variables rise with the total, which is sampling effort or "
-            "sequencing depth, and share variance for that reason.",
+            f"{high:,.0f}. All variables increase with the total (sampling effort or sequencing "
+            "depth) and therefore share variance.",
             fix="--counts",
         )

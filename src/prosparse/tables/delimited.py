@@ -222,8 +222,8 @@ def find_format(
 def _check_separator(path: Path, separator: str, options: ReadOptions) -> None:
     if len(separator) != 1 or options.decimal not in (None, ".", ",", "mixed"):
         raise TableError(
-            f"{path}: the separator must be one character, and the decimal mark a point, a comma "
-            f"or mixed, got {quote(separator)} and {quote(options.decimal)}."
+            f"{path}: the separator must be one character, and the decimal mark must be a point, "
+            f"a comma or mixed, got {quote(separator)} and {quote(options.decimal)}."
         )
     if separator == options.decimal:
         raise TableError(
@@ -329,7 +329,7 @@ def _is_valid(path: Path, encoding: str) -> bool:
 
 
 def _read_first_lines(path: Path, encoding: str, options: ReadOptions) -> tuple[list[str], bool]:
-    """Read a sample of lines, and return it with whether it is the whole file."""
+    """Read a sample of lines; return it, and whether it is the whole file."""
     try:
         with io.TextIOWrapper(open_binary(path), encoding=encoding, newline="") as file:
             lines: list[str] = []
@@ -448,7 +448,7 @@ def _stream(path: Path, text_format: TextFormat, roles: Roles, options: ReadOpti
 def _read_slowly(
     path: Path, text_format: TextFormat, roles: Roles, options: ReadOptions
 ) -> RowsRead:
-    """Read row by row: for very wide files, and for all that pyarrow cannot read."""
+    """Read row by row: very wide files, and files that pyarrow cannot read."""
     try:
         return read_rows(
             path,

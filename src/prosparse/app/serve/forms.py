@@ -1,4 +1,4 @@
-"""Form of a setup: what the page shows of a checked table, and settings from what it sends."""
+"""Form of a setup: the part of a checked table that is shown, and the submitted settings."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ ROLE_HELP = {
     "variable": "is analysed.",
     "row names": "names the rows.",
     "label": "colours the plots and is compared with the result.",
-    "groups": "marks rows that belong together, such as visits of one patient.",
-    "covariate": "has effects that are removed first, such as age or batch.",
+    "groups": "contains the groups of the rows, such as the patient of each visit.",
+    "covariate": "has effects that are removed before the analysis, such as age or batch.",
     "response": "is what other variables predict.",
     "ignored": "is not used.",
 }
