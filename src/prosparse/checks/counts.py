@@ -10,7 +10,6 @@ from .numbers import Numbers
 from .result import Finding, Severity
 
 MIN_TOTAL_RATIO = 2.0  # ratio of the 95 % to the 5 % quantile of the row totals
-MIN_CORRELATED = 0.6  # proportion of columns that rise with the total of the others
 
 
 def find_count_problems(numbers: Numbers) -> Iterator[Finding]:

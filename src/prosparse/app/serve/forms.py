@@ -43,7 +43,6 @@ class Heading(NamedTuple):
     role: str
     field: str  # name of the field in the form
     choices: list[tuple[str, str]]
-    is_changed: bool
 
 
 class Shown(NamedTuple):
@@ -118,13 +117,7 @@ def _heading(
     choices = [*titles.items()]
     if role not in titles:
         choices.append((role, ROLE_TITLES[role]))
-    return Heading(
-        name,
-        role,
-        f"role:{name}",
-        choices,
-        name in settings.roles,
-    )
+    return Heading(name, role, f"role:{name}", choices)
 
 
 def _cell(row: list[str], k: int) -> str:
