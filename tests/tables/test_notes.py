@@ -208,8 +208,8 @@ GENES = "gene,GSM1,GSM2,GSM3,GSM4\n" + "".join(f"G{k},{k},2,3,{k * k}\n" for k i
             ["the name 'gene'", "like samples, such as 'GSM1'", "more rows (25) than col"],
         ),
         (GENES.replace("gene", "Gene_Symbol").replace("GSM", "x"), ["the name 'Gene_Symbol'"]),
-        (GENES.replace("gene", "").replace("GSM", "Patient "), ["like samples, such as 'Patient 1'"]),
-        (GENES.replace("gene", "").replace("GSM", "TCGA-A1-"), ["like samples, such as 'TCGA-A1-1'"]),
+        (GENES.replace("gene", "").replace("GSM", "Patient "), ["samples, such as 'Patient 1'"]),
+        (GENES.replace("gene", "").replace("GSM", "TCGA-A1-"), ["samples, such as 'TCGA-A1-1'"]),
         (GENES.replace("gene", "").replace("GSM", "x").replace("\nG", "\nENSG0000000"), ["genes"]),
     ],
 )
