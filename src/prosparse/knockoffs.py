@@ -1,7 +1,7 @@
 """Knockoff filter for any importance measure.
 
-`select` appends randomised copies of the columns (*shadows*) to a data matrix, passes it to a
-function that measures the importance of columns, and selects the variables that are more important
+`select` appends randomised copies of the columns (*shadows*) to a data matrix, and passes it to a
+function that measures the importance of columns. It selects the variables that are more important
 than their shadows. The false discovery rate is at most ``fdr`` in finite samples if null variables
 are independent of all others, for any function and any distributions of the columns.
 

@@ -43,7 +43,7 @@ def equalise_rows(op: Operator, adjustment: RowAdjustment | None = None) -> Equa
     """Divide each row by its scale and standardise the columns again.
 
     The columns of ``op`` have equal variance. Groups and covariates are removed from the divided
-    rows by a design that is divided by the same scales (weighted least squares): residuals that are
+    rows by a design that is divided by the same scales (weighted least squares). Residuals that are
     divided afterwards would be correlated in the direction of the design.
     """
     adjustment = intercept(op.shape[0]) if adjustment is None else adjustment

@@ -4,9 +4,9 @@ A variable has shared variance if the principal components of the *other* variab
 it than expected under the null (`leave_one_out_pvalues`). Noise variables make the components less
 accurate. The test is therefore iterated with the components of the selected variables:
 
-1. **Candidates.** Each variable is tested against the components of all others, then against the
-   components of the discoveries, at decreasing rates until the stated one is reached and the set
-   converges. The larger initial rates find factors that most variables do not load on.
+1. **Candidates.** Each variable is tested against the components of all others, then against those
+   of the discoveries. The rate decreases until the stated one is reached and the set converges. The
+   larger initial rates find factors that most variables do not load on.
 2. **Confirmation.** A candidate has influenced the selection of the others, and false candidates
    can support each other. Each candidate is tested again against the set that remains *without it*:
    the candidate is removed, then by backward elimination all that are no longer significant. For a

@@ -847,8 +847,8 @@ class Panel(SparseProjection):
     def calibrate(self, X: TableLike) -> Self:
         """Calibrate the prediction intervals on rows that ``fit`` has not used.
 
-        The intervals then cover each variable of a new row from the same distribution with
-        probability at least ``coverage``: split conformal prediction, valid for any number of rows
+        By split conformal prediction, the intervals then cover each variable of a new row from the
+        same distribution with probability at least ``coverage``. This holds for any number of rows
         and any distribution. At least ``coverage / (1 - coverage)`` values of each variable are
         required.
 

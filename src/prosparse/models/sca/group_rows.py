@@ -1,7 +1,7 @@
 """Inference for new rows of a model of several groups.
 
 A row of group g follows x ~ N(mean_g, L diag(v_g) L' + diag(noise_g)). A row without a group
-follows the mixture of these distributions, weighted by the proportions of the samples; scores and
+follows the mixture of these distributions, weighted by the proportions of the samples. Scores and
 predictions are averaged over the posterior probabilities of the groups.
 """
 

@@ -131,9 +131,9 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         Posterior probability that each variable is active. Present if an average over sets was
         computed.
     credible_sets_ : list of ndarray
-        One array of column indices for each selected variable, in column order. It is the
-        smallest group of variables correlated with the selected one (at least 0.5 in absolute
-        value) that contains the active variable with probability 0.95, most probable first.
+        One array of column indices for each selected variable, in column order. The array is the
+        smallest group that contains the active variable with probability 0.95, most probable first.
+        All of its variables have an absolute correlation of at least 0.5 with the selected one.
     conditional_coef_mean_ : ndarray of the shape of coef_
         Posterior mean of each coefficient given that its variable is active. Present with
         ``inclusion_probability_``.
