@@ -10,8 +10,8 @@ accurate. The test is therefore iterated with the components of the selected var
 2. **Confirmation.** A candidate has influenced the selection of the others, and false candidates
    can support each other. Each candidate is tested again against the set that remains *without it*:
    the candidate is removed, then by backward elimination all that are no longer significant. For a
-   variable that is independent of the others, that set hardly depends on it, and the p-value is
-   uniform. With more than 100 candidates, one of them hardly changes the components, and the
+   variable that is independent of the others, that set depends little on it, and the p-value is
+   uniform. With more than 100 candidates, a single one has little effect on the components, and the
    leave-one-out test is sufficient.
 3. **Decision.** The Benjamini-Hochberg procedure is applied to the confirmed p-values; variables
    that are not candidates are not selected.

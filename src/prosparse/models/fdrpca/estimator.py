@@ -105,14 +105,14 @@ class FDRPCA(MixedProjection):
     control : {"bh", "knockoff"}, default="bh"
         Control of the false discovery rate. "bh" applies the Benjamini-Hochberg procedure to the
         p-values; the rate is established by simulation. "knockoff" compares each variable with
-        randomised copies of it, its *shadows*; the rate is proved in finite samples (see Notes). It
-        selects at least 1 / (``fdr`` * ``n_shadows``) variables, or none.
+        randomised copies of it, its *shadows*; the rate is proven for finite samples (see Notes).
+        It selects at least 1 / (``fdr`` * ``n_shadows``) variables, or none.
     n_shadows : int, default=1
         Number of shadows of each variable, for ``control="knockoff"``. More shadows allow smaller
         selections.
     n_draws : int, default=1
         Number of times that the shadows are drawn, for ``control="knockoff"``. The e-values of all
-        draws are averaged: with 10 draws or more, the selection hardly depends on ``random_state``.
+        draws are averaged: with 10 draws or more, the selection depends little on ``random_state``.
     min_communality : float, default=0.0
         Minimum communality of selected variables, between 0 and 1.
     max_features : int or None, default=None
@@ -249,7 +249,7 @@ class FDRPCA(MixedProjection):
     given all others, the false discovery rate is at most ``fdr`` for any number of rows and any
     distribution. With several draws, the e-BH procedure is applied to the mean e-values.
     ``min_communality`` removes variables after the selection; the rate of the remaining ones is not
-    proved.
+    proven.
 
     **Categories** are columns of a DataFrame with category or string dtype. Booleans are numbers 0
     and 1. A category with L levels is a block of L - 1 orthonormal columns, as in PCA of mixed data

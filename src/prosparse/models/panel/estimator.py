@@ -803,7 +803,7 @@ class Panel(SparseProjection):
             Predictions in the original units.
         std : ndarray of shape (n_samples, n_features_in_ - n_selected_)
             Standard deviations, if ``return_std=True``. Intervals of 1.96 standard deviations cover
-            95 % of the entries of held-out rows, whatever their distribution.
+            95 % of the entries of held-out rows, for any distribution.
         lower, upper : ndarrays of shape (n_samples, n_features_in_ - n_selected_)
             Limits that cover each variable with probability ``coverage``, if
             ``return_interval=True``. They are wider in rows whose panel is far from the mean, or

@@ -202,11 +202,11 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     size equally among the sets of that size. It is flat up to about fifteen variables and
     decreases for larger models.
 
-    Variables are selected only if a permutation test detects a signal, whatever the
-    ``selection_rule``. The test has level 0.04, permutes the response, within ``groups`` if these
-    are given, and assumes no noise distribution. If permuted responses have a mean Bayes factor
-    above 1, as with rare counts or outliers, inclusion probabilities and averaged coefficients are
-    reduced accordingly.
+    With any ``selection_rule``, variables are selected only if a permutation test detects a signal.
+    The test has level 0.04, permutes the response, within ``groups`` if these are given, and
+    assumes no noise distribution. If permuted responses have a mean Bayes factor above 1, as with
+    rare counts or outliers, inclusion probabilities and averaged coefficients are reduced
+    accordingly.
 
     Several responses share the set and the ratio alpha/gamma; each has its own coefficients, which
     are independent, and noise variance.
