@@ -11,7 +11,7 @@ from ..errors import plural
 from .numbers import Numbers
 from .result import Finding, Severity, capitalise, name_columns, name_rows
 
-# Numbers that stand for missing values in statistics programs and questionnaires.
+# Numeric codes for missing values in statistics programs and questionnaires.
 _NEGATIVE_CODES: tuple[float, ...] = (
     -9.0,
     -77.0,

@@ -43,7 +43,7 @@ class Field(Protocol):
 class Array:
     """A number, or an array of numbers, booleans, strings or labels."""
 
-    dtypes: str  # accepted kinds of NumPy dtypes; "O" stands for arrays of strings
+    dtypes: str  # accepted kinds of NumPy dtypes; "O" denotes arrays of strings
     shape: tuple[str, ...] = ()  # letters of the axes; empty for a single number
     finite: bool = False
     minimum: float = -np.inf

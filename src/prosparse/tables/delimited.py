@@ -446,7 +446,7 @@ def _stream(path: Path, text_format: TextFormat, roles: Roles, options: ReadOpti
                     cells.extend(batch.column(str(k)).to_pylist())
                 options.progress(data.rows)
     except (pa.ArrowException, UnicodeError):
-        # pyarrow knows fewer formats of numbers than `parse_number`, and reports no line.
+        # pyarrow reads fewer formats of numbers than `parse_number`, and reports no line.
         del data
         return _read_slowly(path, text_format, roles, options)
     pa.default_memory_pool().release_unused()  # for the fit

@@ -768,7 +768,7 @@ class Panel(SparseProjection):
             residual = errors.sum(axis=0)
             squares = np.where(is_missing, predicted**2 + variance, entries**2).sum(axis=0)
         if not self.depth_:
-            # Columns that hardly varied in `fit` would otherwise dominate the score.
+            # Columns with little variance in `fit` would otherwise dominate the score.
             factor = 1.0 / np.maximum(squares / (rows.n_rows * _MAX_VARIANCE_RATIO), 1.0)
             residual, squares = factor * residual, factor * squares
         total = float(np.sum(squares))
