@@ -12,8 +12,7 @@ from prosparse.data.row_groups import row_groups, single_group
 from prosparse.datasets import make_globally_sparse
 from prosparse.structure import Knockoffs, select_shared_by_knockoffs
 from prosparse.structure.knockoff_filter import compare_with_shadows
-from prosparse.structure.knockoff_search import search_statistics
-from prosparse.structure.knockoff_selection import data_with_shadows
+from prosparse.structure.knockoff_selection import data_with_shadows, search_statistics
 
 
 def informative(n, p, q, seed, d=3):

@@ -1,7 +1,11 @@
 """Selection of variables with shared variance by the knockoff filter.
 
-Each variable is compared with its shadows (`data.operators.shadows`) by the statistics of
-`knockoff_search`, and the false discovery rate is controlled by `knockoff_filter`.
+Each variable is compared with its shadows (`data.operators.shadows`), and the false discovery rate
+is controlled by `knockoff_filter`. The statistic is -log p, with the p-value of
+`leave_one_out_pvalues` against the components of promising variables, which are searched as in
+`shared_variables`, with at most one column of each variable. The p-values need not be valid. They
+are computed from the matrix alone, without knowledge of which columns are shadows, and do not
+depend on the rate.
 
 *Theorem.* Let every null variable be exchangeable with its shadows, given all other variables. The
 false discovery rate is then at most ``fdr``, for any number of rows, shadows and draws.
@@ -34,11 +38,17 @@ from .knockoff_filter import (
     knockoff_evalues,
     knockoff_rates,
 )
-from .knockoff_search import search_statistics
 from .leading_components import StandardisedData
+from .leave_one_out_pvalues import LeaveOneOutTester
 from .prepared_data import divide_rows, prepare_data
 from .row_scale import estimate_row_scale
+from .shared_variables import find_candidates
 
+_SEARCH_RATE = 0.1  # of the variables whose components are used; selected on other simulations
+# P-values under permutation above which sign flips are not considered. The statistics of such
+# columns are too small to matter.
+_MAX_FLIPPED_PVALUE = 0.1
+_STREAM = 0x5AD0  # distinguishes the random numbers from those of a generator with the same seed
 
 class Knockoffs(NamedTuple):
     """Parameters of the knockoff filter."""
@@ -75,7 +85,7 @@ def apply_knockoffs(
     draw: Callable[[np.random.Generator], Shadows], statistics: Statistics, options: Knockoffs
 ) -> KnockoffSelection:
     """Draw shadows, compare each variable with its shadows, and select variables."""
-    rng = np.random.default_rng(options.seed)
+    rng = np.random.default_rng([_STREAM, options.seed])
     W = []
     for _ in range(options.n_draws):
         shadows = draw(rng)
@@ -152,3 +162,26 @@ def estimate_centre(
     divided, weighted = divide_rows(op, adjustment, scale, seen)
     means, effects = weighted.fit(divided)
     return Centre(adjustment.groups.codes, means, adjustment.covariates, effects)
+
+
+def search_statistics(data: StandardisedData, n_layers: int, robust: bool) -> np.ndarray:
+    """Compute the statistics of all columns.
+
+    Parameters
+    ----------
+    data : StandardisedData
+        Matrix with shadows, (n, p * n_layers).
+    n_layers : int
+    robust : bool
+        Whether rows may have unequal noise; see `leave_one_out_pvalues`.
+
+    Returns
+    -------
+    ndarray of shape (n_layers, p)
+    """
+    tester = LeaveOneOutTester(data, robust, n_layers=n_layers)
+    test, columns = find_candidates(tester, _SEARCH_RATE), np.arange(data.p)
+    pvalues = test.pvalues_of(columns, flips=False)
+    notable = columns[pvalues <= _MAX_FLIPPED_PVALUE]
+    pvalues[notable] = test.pvalues_of(notable)
+    return -np.log(np.maximum(pvalues, np.finfo(float).tiny)).reshape(n_layers, -1)
