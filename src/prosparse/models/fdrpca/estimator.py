@@ -33,6 +33,7 @@ from ...errors import (
 )
 from ...structure import (
     MIN_DOF,
+    Blocks,
     Knockoffs,
     ObservedData,
     SharedByKnockoffs,
@@ -256,7 +257,7 @@ class FDRPCA(MixedProjection):
     (FAMD, PCAmix). It is tested and selected as one variable: its communality is the mean R2 of its
     columns, and its rows are permuted, or get signs, together. Levels with fewer than five rows are
     pooled if there are several. ``inverse_transform`` returns NaN in columns of categories.
-    ``counts=True``, ``rank_transform=True`` and ``control="knockoff"`` require numbers.
+    ``counts=True`` and ``rank_transform=True`` require numbers.
 
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
@@ -397,21 +398,21 @@ class FDRPCA(MixedProjection):
             if seen is not None:
                 op = fill_by_design(op, seen, design.adjustment)
             adjusted = self._adjust(op, columns, design)
-            op, columns, sizes = adjusted.op, adjusted.columns, None
+            op, columns, blocks, sizes = adjusted.op, adjusted.columns, None, None
             tested_op = self._normal_scores(table, columns) if self.rank_transform else op
             data = StandardisedData(adjusted.residuals, design.adjustment)
             if seen is not None:
                 seen = seen[:, adjusted.kept]
                 if coded is not None:
-                    kept = coded.count_columns(columns)
-                    sizes = kept[kept > 0]
+                    blocks = coded.varying_blocks(columns)
+                    sizes = blocks.sizes
                 data, factors = observed_data(adjusted.residuals, seen, design.adjustment, sizes)
                 columns = _divide_scales(columns, factors)
             prepared = prepare_data(
                 tested_op, design.adjustment, self.null == "robust", seen, sizes
             )
             self.row_scale_, tested = prepared.row_scale, prepared.data
-            by_knockoffs = self._apply_knockoffs(tested_op, design.adjustment, seen)
+            by_knockoffs = self._apply_knockoffs(tested_op, design.adjustment, seen, blocks)
             has_rounding = self.counts or seen is not None
             rounding = (
                 np.zeros(op.shape[1]) if has_rounding else _rounding_squares(table, columns, op)
@@ -515,7 +516,11 @@ class FDRPCA(MixedProjection):
         return _standard_residuals(X, columns, null.proportions, rows, mean, scale)
 
     def _apply_knockoffs(
-        self, op: Operator, adjustment: RowAdjustment, seen: np.ndarray | None
+        self,
+        op: Operator,
+        adjustment: RowAdjustment,
+        seen: np.ndarray | None,
+        blocks: Blocks | None,
     ) -> SharedByKnockoffs | None:
         """Select variables by the knockoff filter; None if it is not used."""
         if self.control != "knockoff":
@@ -527,7 +532,7 @@ class FDRPCA(MixedProjection):
             seed=seed_of(self.random_state),
             signs=self.null == "robust",
         )
-        return select_shared_by_knockoffs(op, adjustment, options, seen)
+        return select_shared_by_knockoffs(op, adjustment, options, seen, blocks)
 
     def _normal_scores(self, table: Table, columns: Columns) -> Operator:
         """Standardise the normal scores of the varying columns."""
