@@ -50,6 +50,7 @@ _SEARCH_RATE = 0.1  # of the variables whose components are used; selected on ot
 _MAX_FLIPPED_PVALUE = 0.1
 _STREAM = 0x5AD0  # distinguishes the random numbers from those of a generator with the same seed
 
+
 class Knockoffs(NamedTuple):
     """Parameters of the knockoff filter."""
 
