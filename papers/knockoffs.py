@@ -46,11 +46,11 @@ Null = Literal["robust", "exchangeable"]
 
 RATES = (0.05, 0.1, 0.2)
 SHADOWS = (1, 4)
-N_DRAWS = {1: 80, 4: 24, 0: 16}  # numbers of draws of each cell, by number of shadows; 0: BH
-N_EMPTY_DRAWS = 1_000  # datasets without shared variance
+N_DRAWS = {1: 50, 4: 12, 0: 8}  # numbers of draws of each cell, by number of shadows; 0: BH
+N_EMPTY_DRAWS = {1: 200, 4: 1_000}  # datasets without shared variance
 EMPTY_SHAPE = (50, 80)
 FIRST_SEED = 20_000
-E17_SIZES, N_E17_DRAWS = (40, 100, 200), 10
+E17_SIZES, N_E17_DRAWS = (40, 100, 200), 6
 N_E18_DRAWS = 1
 N_SEEDS = 10
 N_AVERAGED = 10  # draws of the shadows in a fit
@@ -130,7 +130,7 @@ def remove_values(Z: Array, truth: Array, rng: np.random.Generator) -> Distorted
 
 ALL_SITUATIONS = {
     situation.name: situation
-    for situation in (*SITUATIONS, Situation(MISSING, simulated(remove_values), effort=0.25))
+    for situation in (*SITUATIONS, Situation(MISSING, simulated(remove_values), effort=0.2))
 }
 
 
@@ -527,8 +527,8 @@ def run(quick: bool, data: Data, output: Path) -> Result:
             f"smallest {smallest[N_AVERAGED]:.3f}; with one draw {smallest[1]:.3f}",
         ),
     ]
-    n_empty = 20 if quick else N_EMPTY_DRAWS
     for n_shadows in SHADOWS:
+        n_empty = 20 if quick else N_EMPTY_DRAWS[n_shadows]
         calls = [(n_shadows, draw) for draw in range(n_empty)]
         any_selected = np.array(run_calls(select_from_noise, calls), dtype=float)
         name = f"noise, {n_shadows} shadows at {RATES[0]:g}: proportion with any selection"
