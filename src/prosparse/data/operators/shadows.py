@@ -225,9 +225,14 @@ def row_permutations(
 
     With a mask ``observed`` (n, count), only the rows in the mask are permuted.
     """
-    keys, strata = rng.random((codes.size, count)), codes[:, None]
-    if observed is not None:
-        keys, strata = np.where(observed, keys, 0.0), 2 * strata + ~observed
+    if observed is None:
+        by_column = np.empty((count, codes.size), dtype=np.intp)
+        sizes = np.bincount(codes)
+        for rows in np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1]):
+            by_column[:, rows] = rng.permuted(np.tile(rows, (count, 1)), axis=1)
+        return by_column.T
+    keys = np.where(observed, rng.random((codes.size, count)), 0.0)
+    strata = 2 * codes[:, None] + ~observed
     permutations = np.empty(keys.shape, dtype=np.intp)
     places = np.broadcast_to(np.argsort(strata, axis=0, kind="stable"), keys.shape)
     order = np.argsort(strata + keys, axis=0, kind="stable")
