@@ -106,8 +106,8 @@ class FDRPCA(MixedProjection):
     control : {"bh", "knockoff"}, default="bh"
         Control of the false discovery rate. "bh" applies the Benjamini-Hochberg procedure to the
         p-values; the rate is established by simulation. "knockoff" compares each variable with
-        randomised copies of it, its *shadows*; the rate is proved in finite samples (see Notes). It
-        selects at least 1 / (``fdr`` * ``n_shadows``) variables, or none.
+        randomised copies of it, its *shadows*; the rate is proved in finite samples, up to the
+        estimation of centres if ``null="robust"`` (see Notes). It selects at least 1 / (``fdr`` * ``n_shadows``) variables, or none.
     n_shadows : int, default=1
         Number of shadows of each variable, for ``control="knockoff"``. More shadows allow smaller
         selections.
@@ -140,7 +140,8 @@ class FDRPCA(MixedProjection):
         Number of selected variables; 0, with a warning, if no variable is selected.
     pvalues_ : ndarray of shape (n_features_in_,)
         P-values of the null hypothesis that a variable shares no variance with the others; 1 for
-        constant columns.
+        constant columns. With ``control="knockoff"``, medians over the draws of the p-values that
+        give the statistics; they do not determine the selection.
     qvalues_ : ndarray of shape (n_features_in_,)
         Benjamini-Hochberg adjusted p-values. Variables with a q-value of at most ``fdr`` and a
         communality of at least ``min_communality`` are selected. The p-values depend on ``fdr``;
@@ -245,12 +246,15 @@ class FDRPCA(MixedProjection):
     **Knockoffs.** With ``control="knockoff"``, a shadow of a variable has the same entries in
     random order, within groups (``null="exchangeable"``), or the same deviations from the centre
     with random signs (``null="robust"``, with or without covariates). It has the missing values of
-    the variable. Variables and shadows are tested together, and the knockoff filter selects the
+    the variable. The rows of a category are permuted together, or get signs together if there are
+    covariates. Variables and shadows are tested together, and the knockoff filter selects the
     variables that exceed their shadows. If null variables are exchangeable with their shadows,
     given all others, the false discovery rate is at most ``fdr`` for any number of rows and any
-    distribution. With several draws, the e-BH procedure is applied to the mean e-values.
-    ``min_communality`` removes variables after the selection; the rate of the remaining ones is not
-    proved.
+    distribution. Permuted rows satisfy this exactly if rows are exchangeable. Random signs satisfy
+    it if deviations are symmetric, up to an error of the order of 1 / n_samples for each centre
+    that is estimated. With several draws, the e-BH procedure is applied to the mean e-values.
+    ``min_communality`` and ``max_features`` remove variables after the selection; the rate of the
+    remaining ones is not proved.
 
     **Categories** are columns of a DataFrame with category or string dtype. Booleans are numbers 0
     and 1. A category with L levels is a block of L - 1 orthonormal columns, as in PCA of mixed data
@@ -305,6 +309,7 @@ class FDRPCA(MixedProjection):
         ("pvalue", "pvalues_"),
         ("qvalue", "qvalues_"),
         ("evalue", "evalues_"),
+        ("knockoff_statistic", "knockoff_statistics_"),
         ("count_weight", "count_weights_"),
         ("count_proportion", "count_proportions_"),
         ("count_noise", "count_noise_"),
