@@ -22,6 +22,7 @@ from ..registry import method_of, offered
 from ..tables import ReadOptions, Table, prepare_table, read_table
 from ..tables.base import is_missing, name_row
 from ..tables.preparation import iterate_blocks
+from .class_comparison import ClassComparison, compare_classes, describe_comparison
 from .cli_messages import name_positions, translate_parameters
 from .diagnostics import run_diagnostics
 from .estimators import (
@@ -168,6 +169,10 @@ def _analyse(
         )
         for w in caught
     ]
+    notes = [*table.notes, *diagnostics.notes]
+    comparison = compare_classes_of(table, model)
+    if comparison is not None:
+        notes.append(describe_comparison(comparison, table.names, model.classes_.tolist()))
     about = {
         "title": (
             f"Regression of {read_options.response}: {table.path.name}"
@@ -177,7 +182,7 @@ def _analyse(
         "data": describe_data(table, model, shape, read_options),
         "settings": describe_settings(options, model),
         "check": check.to_json(),
-        "notes": [*table.notes, *diagnostics.notes],
+        "notes": notes,
         **diagnostics.about,
         "warnings": list(dict.fromkeys(messages)),
         "label": next(iter(table.labels), None),
@@ -198,6 +203,13 @@ def _analyse(
             score = "accuracy" if method_of(model).classifies else "r2"
             about[score] = float(model.score(table.X, y))
     return Result(table, model, about, found)
+
+
+def compare_classes_of(table: Table, model: VariableSelector) -> ClassComparison | None:
+    """Compare the classes of a classifier; None for groups, which the tests do not adjust for."""
+    if not method_of(model).classifies or table.groups is not None:
+        return None
+    return compare_classes(table.X, np.array(table.response))
 
 
 def _settings(options: AnalysisOptions) -> list[str]:

@@ -134,7 +134,7 @@ def test_enumeration_equals_dense_sums(summed):
 def test_jump_process_agrees_with_enumeration(summed, monkeypatch):
     _, fit, space, (inclusion, mean, covariance, noise) = summed
     monkeypatch.setattr(av, "STABILITY_TOL", 0.0)
-    monkeypatch.setattr(av, "MAX_STATES", 8000)
+    monkeypatch.setattr(av, "MAX_STATES", 16_000)
     found = av.sample(space, fit.v, np.random.default_rng(0), [])
     np.testing.assert_allclose(found.inclusion, inclusion, atol=0.02)
     size = np.sqrt(np.diagonal(covariance))
@@ -169,11 +169,11 @@ def test_jump_targets_do_not_change_the_average(summed, monkeypatch):
     np.testing.assert_allclose(found.mean[0], mean, atol=0.1 * size)
 
 
-def test_jump_targets_connect_distant_sets(monkeypatch):
+def test_jump_targets_connect_distant_sets():
     """The response is the difference of two nearly equal variables."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 6))
-    X[:, 1] = X[:, 0] + 0.01 * X[:, 1]
+    X[:, 1] = X[:, 0] + 0.001 * X[:, 1]
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     y = X[:, 0] - X[:, 1]
     y -= X[:, 0] * (X[:, 0] @ y) / 40
@@ -182,8 +182,7 @@ def test_jump_targets_connect_distant_sets(monkeypatch):
     data = model_of(X, y, len(y) - 1)
     _, space = searched(data, 40, 6)
     exact = sum_all(space).inclusion
-    assert exact[:2].min() > 0.9
-    monkeypatch.setattr(av, "MAX_STATES", 200)
+    assert exact[:2].min() > 0.6
     nothing, draws = np.zeros(0, dtype=int), np.random.default_rng(1)
     stuck = av.sample(space, nothing, draws, []).inclusion
     assert stuck[:2].max() < 0.5  # The problem is informative.

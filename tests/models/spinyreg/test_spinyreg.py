@@ -676,6 +676,7 @@ def test_score_is_r_squared():
 
 @pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"refit": "ols"}])
 @pytest.mark.parametrize("p", [8, 60])
+@pytest.mark.filterwarnings("ignore::prosparse.DuplicateRowsWarning")
 def test_weighted_rows_equal_repeated_rows(options, p):
     """A row of weight 3 equals three rows, and a row of weight 0 is ignored."""
     X, y, _ = make_sparse_regression(100, p, n_informative=3, random_state=1)
@@ -698,6 +699,7 @@ def test_weighted_rows_equal_repeated_rows(options, p):
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.filterwarnings("ignore::prosparse.DuplicateRowsWarning")
 def test_repeated_rows_do_not_increase_the_maximum_size(kind):
     """Twenty variables fit twenty distinct rows exactly, however often these are repeated."""
     X, y, coef = make_sparse_regression(20, 40, n_informative=2, random_state=0)

@@ -342,11 +342,15 @@ def run_null_test(
         return NO_SIGNAL
     found = test_permutations(data, search_odds)
     equal = equalise_rows(data) if found.detected else None
+    tested, T = data, found.statistic
     if equal is not None:
-        data, found = equal, test_permutations(equal, search_odds)
+        second = test_permutations(equal, search_odds)
+        if not second.detected:
+            return second
+        tested, T = equal, second.statistic
     if not (found.detected and data.unequal_noise):
         return found
-    return found._replace(rests_on_few_rows=not exceeds_random_signs(data, found.statistic))
+    return found._replace(rests_on_few_rows=not exceeds_random_signs(tested, T))
 
 
 def test_permutations(
