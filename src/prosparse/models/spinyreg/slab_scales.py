@@ -107,10 +107,11 @@ def make_prior_grid(model: LinearModel, best: float) -> PriorGrid:
     tau is the prior standard deviation of a (small) coefficient of a column of unit variance,
     relative to the noise. Its half-Cauchy density 2 / (pi (1 + tau^2)) gives the prior
     probabilities. The powers are the same for all data, so rounding of ``best`` has no effect.
-    Coefficients far below 1/sqrt(n) are not detectable and are excluded.
+    Coefficients below 1/sqrt(n) in each of m responses, or 1/sqrt(n m), are not
+    detectable and are excluded.
     """
     unit = math.log(float(model.d.mean()) / model.n)  # log lambda for tau = 1
-    lowest = math.ceil(-0.5 * math.log2(model.n))
+    lowest = math.ceil(-0.5 * math.log2(model.n * model.yy.size))
     middle = (unit - best) / (2.0 * math.log(2.0))  # log2 of the best tau
     centre = round(min(max(middle, lowest + DOUBLINGS), MAX_DOUBLING - DOUBLINGS))
     log_tau = math.log(2.0) * np.arange(max(centre - DOUBLINGS, lowest), centre + DOUBLINGS + 1)
