@@ -76,7 +76,7 @@ class CovariateCoding(NamedTuple):
                 f"({_list_names(self.names)}), got {len(given)}."
             )
         return [
-            _matched(covariate, name, levels)
+            _match_levels(covariate, name, levels)
             for covariate, name, levels in zip(given, self.names, self.levels, strict=True)
         ]
 
@@ -234,7 +234,7 @@ def _category(name: str, values: np.ndarray, order: list[str] | None) -> Covaria
     return Covariate(name, labels, tuple(levels))
 
 
-def _matched(covariate: Covariate, name: str, levels: tuple[str, ...] | None) -> Covariate:
+def _match_levels(covariate: Covariate, name: str, levels: tuple[str, ...] | None) -> Covariate:
     """Check a covariate of new rows against the fit."""
     if levels is None and covariate.levels is not None:
         raise ParameterError(

@@ -79,6 +79,6 @@ def divide_rows(
     op: Operator, adjustment: RowAdjustment, scale: np.ndarray, seen: np.ndarray | None = None
 ) -> tuple[Operator, RowAdjustment]:
     """Divide the rows and their design by scales; missing values are filled again."""
-    weighted = adjustment.weighted(1.0 / scale)
+    weighted = adjustment.weight_rows(1.0 / scale)
     divided = op.scale_rows(from_numpy(1.0 / scale, op.column_squares(), op.dtype))
     return (divided if seen is None else fill_by_design(divided, seen, weighted)), weighted
