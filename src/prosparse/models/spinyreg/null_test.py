@@ -53,7 +53,7 @@ import numpy as np
 from scipy.special import gammaln, log_expit, logsumexp
 
 from ...data import Operator
-from ...data.arrays import from_numpy
+from ...data.arrays import from_numpy, to_numpy
 from ...data.row_adjustment import intercept
 from ...structure.row_scale import equalise_columns, estimate_row_scale
 from .stepwise import log_size_prior
@@ -406,8 +406,13 @@ def equalise_rows(data: NullData) -> NullData | None:
         return None
     op = op.scale_rows(from_numpy(1.0 / scale, like, op.dtype))
     if data.n_intercepts:
-        op = alone.weighted(root / scale).adjust_operator(op)
+        op = alone.weight_rows(root / scale).adjust_operator(op)
     op = equalise_columns(op)
+    varying = np.flatnonzero(to_numpy(op.column_squares()) > 0.0)
+    if varying.size < op.shape[1]:
+        op = op.take_columns(varying)
+    if not varying.size:
+        return None
     G = None if data.G is None else np.asarray(op.gram(), dtype=float)
     return data._replace(op=op, values=data.values / scale[:, None], G=G, row_scale=scale)
 
