@@ -24,7 +24,12 @@ def test_pvalues_are_those_of_welch(rng):
     for container in (sparse.csr_array(X), sparse.csc_array(X)):
         np.testing.assert_allclose(compare_classes(container, y).pvalues, expected)
     text = describe_comparison(found, [f"g{k}" for k in range(8)], ["a", "b"])
-    assert "1 variable ('g5') differs in mean between 'a' and 'b'" in text
+    different = int((found.qvalues <= 0.05).sum())
+    assert f"tested one at a time, {different} variable" in text
+    assert "(g5" in text
+    assert "in mean between 'a' and 'b'" in text
+    found.qvalues[:] = 1.0
+    assert "0 variables differ" in describe_comparison(found, ["g"] * 8, ["a", "b"])
 
 
 def test_planted_differences_are_found():
