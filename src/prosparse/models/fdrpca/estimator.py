@@ -259,9 +259,9 @@ class FDRPCA(MixedProjection):
 
     **Categories** are columns of a DataFrame with category or string dtype. Booleans are numbers 0
     and 1. A category with L levels is a block of L - 1 orthonormal columns, as in PCA of mixed data
-    (FAMD, PCAmix). It is tested and selected as one variable: its communality is the mean R2 of its
-    columns, and its rows are permuted, or get signs, together. Levels with fewer than five rows are
-    pooled if there are several. ``inverse_transform`` returns NaN in columns of categories.
+    (FAMD, PCAmix). It is tested and selected as one variable, and its communality is the mean R2 of
+    its columns. Permutations and signs are common to its columns. Levels with fewer than five rows
+    are pooled if there are several. ``inverse_transform`` returns NaN in columns of categories.
     ``counts=True`` and ``rank_transform=True`` require numbers.
 
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
