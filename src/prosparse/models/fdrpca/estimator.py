@@ -463,7 +463,7 @@ class FDRPCA(MixedProjection):
         return self._allows_missing(X) and container_of(X).has_missing(X)
 
     def _standardise_table(self, table: Table) -> tuple[Operator, Columns, np.ndarray | None]:
-        """Standardise the columns; return the mask of the observed entries if any are missing."""
+        """Standardise the columns; return the mask of the observed entries."""
         if not self._is_incomplete(table):
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
             return op, columns, None
@@ -611,7 +611,7 @@ class FDRPCA(MixedProjection):
         return self._code_new_rows(Z, standardised, columns, metadata)
 
     def _is_incomplete(self, table: Table) -> bool:
-        """Return whether scores are computed from coded rows or given the observed values."""
+        """Return whether rows are coded, or have missing values."""
         return self._has_categories or self._has_missing(table)
 
     def __sklearn_tags__(self) -> Tags:
