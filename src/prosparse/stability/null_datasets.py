@@ -253,7 +253,7 @@ class PermutationNull:
         return text
 
     def _refer_to_datasets(self, *, described: bool) -> str:
-        """Refer to the null datasets of one kind in a sentence."""
+        """Refer to the null datasets in a sentence, by kind if there are two."""
         if described:
             return "these datasets"
         if len(self._parts()) > 1:

@@ -101,7 +101,10 @@ def estimate_row_scale(
 
 
 def _observed_median(magnitudes: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Compute the median of the observed entries of each row."""
+    """Compute the median of the observed entries of each row.
+
+    Rows without observed entries have the median of all rows.
+    """
     missing = ~seen.any(axis=1)
     observed = np.where(seen, magnitudes, np.nan)
     observed[missing] = np.nanmedian(observed)

@@ -220,7 +220,7 @@ def _try_array(array: Any, largest: int) -> None:
 
 
 def try_matrix_market(path: str, limit: Callable[[], None]) -> None:
-    """Read the matrix, unless SciPy ends the process."""
+    """Read the matrix; SciPy may end the process if the file is damaged."""
     from scipy import io
 
     limit()

@@ -255,7 +255,7 @@ def _max_components(p: int) -> int:
 
 
 def held_out_squares(op: Operator, folds: list[Fold]) -> np.ndarray:
-    """Compute held-out sums of squares, (n_folds, p)."""
+    """Compute held-out sums of squares around training means, (n_folds, p)."""
     xp, like = op.xp, op.column_squares()
     indicators = np.stack([fold.held_out for fold in folds], axis=1).astype(float)
 

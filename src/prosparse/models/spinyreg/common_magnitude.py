@@ -332,7 +332,7 @@ def addition_gains(
 def removal_and_sign_gains(
     prior: SetPrior, posterior: SetPosterior
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute (q,) increases of the log posterior by other moves."""
+    """Compute (q,) gains of removals and of changes of a sign."""
     q, lam, s, dof = posterior.v.size, posterior.lam, posterior.s, prior.dof
     if q == 0:
         return np.zeros(0), np.zeros(0)
