@@ -55,6 +55,27 @@ def test_log_evidence_is_that_of_the_ranking():
     assert np.all(np.diff(found.inclusion.log_bayes_factor[found.order]) <= 0)
 
 
+def test_elimination_ends_when_the_evidence_decreases(monkeypatch, rng):
+    """It retains the few active variables, and stops early if all variables are active."""
+    sizes = []
+
+    def evaluate(self, d, members, *others):
+        sizes.append(int(members.sum()))
+        return original(self, d, members, *others)
+
+    original = Refinement.evaluate
+    monkeypatch.setattr(Refinement, "evaluate", evaluate)
+    X, truth = row_sparse(0)
+    selected = Refinement(standardise(X)[0]).eliminate(2)
+    assert support_f_score(truth, selected) >= 0.85
+    assert sizes[-1] <= 2 * truth.sum()
+    sizes.clear()
+    X = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 400))
+    selected = Refinement(standardise(X + rng.standard_normal(X.shape))[0]).eliminate(2)
+    assert selected.sum() >= 300
+    assert min(sizes) >= 50
+
+
 @pytest.mark.parametrize("unequal", [False, True])
 def test_refinement_selects_weak_loadings_under_any_noise(unequal):
     refined, paper = [], []
