@@ -258,13 +258,9 @@ def explain(
     r2 = compute_communalities(whitened, members, d)
     found = whitened.principal_components(members, d, FIT_TOLERANCE)
     d = min(d, found.eigenvalues.size)
-    moments = common_flip_moments(
-        data.op,
-        squares,
-        whitened.scores(found, d),
-        adjustment.flip_correction[:, None],
-        np.array([d]),
-    )
+    # Without the correction for leverages of `null_distribution`: the less probable one of two
+    # distributions is used, and probabilities would be too small.
+    moments = common_flip_moments(data.op, squares, whitened.scores(found, d), d=np.array([d]))
     beta = beta_parameters(moments)  # Beta(d' / 2, (f' - d') / 2)
     d_flips = 2.0 * beta.explained[:, 0]
     dof_flips = d_flips + 2.0 * beta.unexplained[:, 0]
