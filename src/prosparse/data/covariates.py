@@ -76,7 +76,7 @@ class CovariateCoding(NamedTuple):
                 f"({_list_names(self.names)}), got {len(given)}."
             )
         return [
-            _matched(covariate, name, levels)
+            _match_levels(covariate, name, levels)
             for covariate, name, levels in zip(given, self.names, self.levels, strict=True)
         ]
 
@@ -234,7 +234,7 @@ def _category(name: str, values: np.ndarray, order: list[str] | None) -> Covaria
     return Covariate(name, labels, tuple(levels))
 
 
-def _matched(covariate: Covariate, name: str, levels: tuple[str, ...] | None) -> Covariate:
+def _match_levels(covariate: Covariate, name: str, levels: tuple[str, ...] | None) -> Covariate:
     """Check a covariate of new rows against the fit."""
     if levels is None and covariate.levels is not None:
         raise ParameterError(
@@ -250,7 +250,7 @@ def _matched(covariate: Covariate, name: str, levels: tuple[str, ...] | None) ->
         raise ParameterError(
             f"`covariates` has {'an unknown level' if len(unknown) == 1 else 'unknown levels'} of "
             f"{name!r}: {_list_names(unknown)}. The fit had {_list_names(levels)}. Effects of new "
-            "levels cannot be removed: fit again with rows of them."
+            "levels cannot be removed: fit again with rows of these levels."
         )
     return Covariate(name, values, levels)
 

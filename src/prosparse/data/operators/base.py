@@ -192,7 +192,7 @@ class Operator(ABC):
 
         return DenseOperator(shadows.append_to(self.dense(), np.arange(self.shape[0])))
 
-    def shifted(self, left: Array, right: Array) -> Operator:
+    def subtract_product(self, left: Array, right: Array) -> Operator:
         """Return X - left right, for left (n, k) and right (k, p) with small k."""
         from .shifted import ShiftedOperator
 
