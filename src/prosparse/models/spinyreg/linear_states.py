@@ -51,7 +51,7 @@ StateKey = tuple[Marked, int]
 
 
 class JumpTargets(NamedTuple):
-    """Sets between which the process jumps, with marks for each of the two priors."""
+    """Sets between which the process jumps, with marks for each prior."""
 
     labels: list[Marked]
     signs: list[Marked]
@@ -63,7 +63,7 @@ class JumpTargets(NamedTuple):
         return self.labels[i] if a < self.two else self.signs[i]
 
     def rates(self, state: Marked, a: int) -> np.ndarray:
-        """Return the (S A,) rates to all targets, or none if ``state`` is not a target."""
+        """Return the (S A,) rates to all targets, if ``state`` is a target."""
         targets = self.labels if a < self.two else self.signs
         if state not in targets:
             return np.zeros(0)
@@ -99,9 +99,10 @@ class LinearStates:
         return self.model.n_variables
 
     def take(self, order: np.ndarray) -> LinearStates:
-        """Restrict the states to some variables, all positively correlated with the response.
+        """Restrict the states to some variables.
 
-        The draws then do not depend on the signs of the columns.
+        All are made positively correlated with the response: the draws do not depend on the signs
+        of the columns.
         """
         sign = np.where(self.model.B[order, 0] < 0.0, -1.0, 1.0)
         model = self.model.take(order)
@@ -228,14 +229,16 @@ def mark_first(marked: Marked, common: bool) -> Marked:
 
 
 def mean_noise_variance(R: np.ndarray, dof: float) -> np.ndarray:
-    """Return the posterior mean of the noise variance, bounded for few degrees of freedom."""
+    """Return the (bounded) posterior mean of the noise variance."""
     return R / max(dof - 2, 1)
 
 
 def add_sets(
     sums: Sums, model: LinearModel, prior: SetPrior, density: SetDensities, weights: np.ndarray
 ) -> None:
-    """Add sets to ``sums``, with (S, A) posterior probabilities at each grid point.
+    """Add sets to ``sums``.
+
+    ``weights`` of shape (S, A) holds posterior probabilities at each grid point.
 
     With m_0 and P_0 of independent coefficients, z = P_0 s and x = h c / (1 - h t), see
     `slab_scales`, m = m_0 + x z and P = P_0 + h / (1 - h t) z z'.
@@ -270,7 +273,7 @@ def add_sets(
 def best_marks(
     model: LinearModel, prior: SetPrior, v: np.ndarray
 ) -> tuple[Marked, Marked, np.ndarray]:
-    """Return the set ``v`` with good labels, with good signs, and its (A,) log densities.
+    """Return the set ``v`` with good labels and signs, and (A,) log densities.
 
     The labels are the best of equal ones and of large ones for the k largest effects, k = 1 .. q.
     """

@@ -1,4 +1,4 @@
-"""Permutation test of the null hypothesis that no variable predicts the response.
+"""Permutation test of the independence of response and variables.
 
 [BC91]   J. Besag, P. Clifford. Sequential Monte Carlo p-values. Biometrika 78, 1991.
 [SBB01]  T. Sellke, M. J. Bayarri, J. O. Berger. Calibration of p values for testing precise null
@@ -134,7 +134,7 @@ class Responses(NamedTuple):
 
 
 class Observations(NamedTuple):
-    """Observations that are permuted: rows, repeated if their weights are integers.
+    """Observations that are permuted.
 
     A row of weight 2 is thus equivalent to two equal rows. Rows are in an order that depends only
     on their values, so equal data in another order have the same permutations.
@@ -184,7 +184,7 @@ def permute(
 
 
 def respond(data: NullData, totals: np.ndarray, squares: np.ndarray) -> Responses:
-    """Convert sums over the observations of each row, and sums of squares, to responses."""
+    """Convert sums over the observations of each row to responses."""
     root = np.ones(totals.shape[0]) if data.root is None else data.root
     Y, yy = totals / root[:, None, None], squares
     if data.n_intercepts:
@@ -332,7 +332,7 @@ SearchOdds = Callable[[Responses], float]
 def run_null_test(
     data: NullData, search_odds: Callable[[NullData], SearchOdds] | None = None
 ) -> NullTest:
-    """Test whether some variables predict the response, also in rows of equal scale.
+    """Test whether some variables predict the response, with equal rows.
 
     The level is `NULL_LEVEL`, plus 1 / (1 + `SEARCH_DRAWS`) with ``search_odds``.
     """
@@ -396,7 +396,10 @@ def count_exceeding(T: np.ndarray, observed: float) -> int:
 
 
 def equalise_rows(data: NullData) -> NullData | None:
-    """Divide rows of X and responses by the scales of the rows of X; None if these are equal."""
+    """Divide rows of X and responses by the scales of the rows of X.
+
+    Returns None if the scales are nearly equal.
+    """
     rows, op, like = data.values.shape[0], data.op, data.op.column_squares()
     root = np.ones(rows) if data.root is None else data.root
     alone = intercept(rows)
@@ -418,7 +421,7 @@ def equalise_rows(data: NullData) -> NullData | None:
 
 
 def exceeds_random_signs(data: NullData, observed: float) -> bool:
-    """Return whether T is clearly larger than the statistics of responses with random signs."""
+    """Return whether T is clearly larger than with random signs."""
     (rows, m), rng = data.values.shape, np.random.default_rng(SEED)
     root = np.ones(rows) if data.root is None else data.root
     residual = observed_responses(data).Y[:, 0]  # (rows, m)
@@ -439,7 +442,7 @@ def search_exceeds_permutations(
     search_odds: SearchOdds,
     rng: np.random.Generator,
 ) -> bool:
-    """Test whether the odds of the best set exceed those of all permuted responses."""
+    """Test the odds of the best set against permuted responses."""
     observed = search_odds(observed_responses(data))
     if observed < MIN_SEARCH_ODDS:
         return False

@@ -140,19 +140,19 @@ def log_label_prior(q: int) -> np.ndarray:
 
 
 def log_sign_prior(q: int) -> float:
-    """Compute the log prior of each pattern of q signs of which the first is positive."""
+    """Compute the log prior of each pattern of q signs, the first positive."""
     return -max(q - 1, 0) * math.log(2.0)
 
 
 def positive_signs(m: np.ndarray) -> np.ndarray:
-    """Return the marks of the signs of m, (q,) or (q, K), with a positive first sign per column."""
+    """Return the marks of the signs of m, (q,) or (q, K), the first positive."""
     positive = m >= 0.0
     marks: np.ndarray = (positive == positive[:1]).astype(int)
     return marks
 
 
 def mark_patterns(q: int, common: bool) -> np.ndarray:
-    """Return the (M, q) patterns of labels, or of signs of which the first is positive."""
+    """Return the (M, q) patterns of labels, or of signs, the first positive."""
     free = max(q - 1, 0) if common else q
     bits = (np.arange(2**free)[:, None] >> np.arange(free)) & 1
     patterns = np.ones((bits.shape[0], q), dtype=int)
@@ -176,7 +176,7 @@ class SetDensities(NamedTuple):
 def set_densities(
     model: LinearModel, prior: SetPrior, v: np.ndarray, marks: np.ndarray, common: bool
 ) -> SetDensities:
-    """Compute the log densities of sets ``v`` with ``marks``, both of shape (S, q)."""
+    """Compute the log densities of sets ``v`` with ``marks``, both (S, q)."""
     grid, q, m = prior.grid.part(common), v.shape[1], model.yy.size
     lam, scale = np.exp(grid.log_ratio), np.ones(v.shape) if common else SCALES[marks]
     G = model.G[v[:, :, None], v[:, None, :]] * (scale[:, :, None] * scale[:, None, :])
@@ -237,7 +237,7 @@ class SetPosterior(NamedTuple):
 def state_rates(
     model: LinearModel, prior: SetPrior, v: np.ndarray, marks: np.ndarray, a: int
 ) -> StateRates:
-    """Compute the jump rates of the set ``v``, in increasing order, at grid point ``a``.
+    """Compute the jump rates of the sorted set ``v`` at grid point ``a``.
 
     A jump from small coefficients to a common magnitude sets the signs to those of m, and the
     reverse jump is possible only from these signs, so every jump is reversible. This function
@@ -298,7 +298,7 @@ def state_rates(
 def move_gains(
     model: LinearModel, prior: SetPrior, posterior: SetPosterior, b: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute increases of the log posterior by additions, removals and changes of marks."""
+    """Compute the gains of additions, removals and changes of marks."""
     if posterior.rho:
         removals, changes = signed_removals(prior, posterior)
         return signed_additions(model, prior, posterior, b), removals, changes
@@ -310,7 +310,7 @@ def move_gains(
 
 
 def scaled_additions(model: LinearModel, prior: SetPrior, posterior: SetPosterior) -> np.ndarray:
-    """Compute the (2, p) increases of the log posterior by adding each variable at each scale."""
+    """Compute the (2, p) gains of adding each variable at each scale."""
     v, marks, P, M, R, lam, _ = posterior
     q, n_large = v.size, int(marks.sum())
     more = prior.log_prior[q + 1] - prior.log_prior[q] if q < model.d.size else -math.inf
@@ -327,7 +327,7 @@ def scaled_additions(model: LinearModel, prior: SetPrior, posterior: SetPosterio
 
 
 def scaled_removals(prior: SetPrior, posterior: SetPosterior) -> tuple[np.ndarray, np.ndarray]:
-    """Compute (q,) increases of the log posterior by removals and by changes of the scale."""
+    """Compute the (q,) gains of removals and of changes of the scale."""
     _, marks, P, M, R, lam, _ = posterior
     q, dof, m = marks.size, prior.dof, R.size
     if q == 0:
@@ -352,7 +352,7 @@ def scaled_removals(prior: SetPrior, posterior: SetPosterior) -> tuple[np.ndarra
 def signed_additions(
     model: LinearModel, prior: SetPrior, posterior: SetPosterior, b: np.ndarray
 ) -> np.ndarray:
-    """Compute the (2, p) increases of the log posterior by adding each variable with each sign.
+    """Compute the (2, p) gains of adding each variable with each sign.
 
     The first variable of a set has no sign: there is one row.
     """
@@ -386,7 +386,7 @@ def signed_additions(
 
 
 def signed_removals(prior: SetPrior, posterior: SetPosterior) -> tuple[np.ndarray, np.ndarray]:
-    """Compute (q,) increases of the log posterior by removals and by changes of the sign."""
+    """Compute the (q,) gains of removals and of changes of the sign."""
     q, lam, s, dof = posterior.v.size, posterior.lam, SIGNS[posterior.marks], prior.dof
     if q == 0:
         return np.zeros(0), np.zeros(0)
