@@ -239,6 +239,7 @@ def null_tables(rng, n):
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@pytest.mark.filterwarnings("ignore::prosparse.OutlyingRowsWarning")
 def test_rare_counts_and_outliers_select_nothing():
     """Skewed columns and responses that are independent: at most 3 of 30 tables select."""
     selected, certain = [], []
