@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from ..checks import Severity, check_file
+from ..checks import Severity, correct_file
 from ..errors import InputError, ModelFileError, ParameterError, TableError, check_choice
 from ..files import write_text
 from ..findings import findings_of
@@ -146,7 +146,7 @@ def check(
         if write is not None:
             check_output_file(write, input_files(read_options, file))
             check_roles_path(write)
-        result = check_file(file, read_options)
+        result = correct_file(file, read_options)
         analysis = {**table_options.analysis_settings(), **result.analysis}
         if write is not None:
             write_roles(write, result.options, analysis)
@@ -486,7 +486,7 @@ def _analyse_file(
         raise
     except TableError as error:
         if file.is_file():
-            raise TableError(advise(str(error), check_file(file, read_options))) from error
+            raise TableError(advise(str(error), correct_file(file, read_options))) from error
         raise
 
 

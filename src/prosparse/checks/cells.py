@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 
 from ..errors import plural
 from ..tables.number_format import NumberFormat, is_censored, split_codes
+from ..tables.quoting import quote_argument
 from .result import Finding, Severity, capitalise, list_items, name_columns
 
 MIN_NUMERIC = 0.5  # proportion of numbers in a column of numbers with other cells
@@ -164,5 +164,5 @@ def _codes(codes: dict[str, dict[str, int]], severity: Severity) -> Iterator[Fin
         f"{'is' if sum(total.values()) == 1 else 'are'} not a number: {list_items(texts)}. "
         "Read such codes as missing values, or correct the cells.",
         columns=names,
-        fix="" if not listed or many else f"--na {shlex.quote(','.join(listed))}",
+        fix="" if not listed or many else f"--na {quote_argument(','.join(listed))}",
     )

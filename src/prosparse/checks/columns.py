@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ..errors import plural
+from ..tables.quoting import quote_argument
 from .numbers import Numbers
 from .result import Finding, Severity, capitalise, name_columns, name_rows
 
@@ -47,8 +47,8 @@ def ignore_columns(names: Sequence[str]) -> str:
     """Return the option that ignores columns."""
     plain = all("," not in name for name in names)
     if plain:
-        return f"--ignore {shlex.quote(','.join(names))}"
-    return " ".join(f"--ignore {shlex.quote(name)}" for name in names)
+        return f"--ignore {quote_argument(','.join(names))}"
+    return " ".join(f"--ignore {quote_argument(name)}" for name in names)
 
 
 def find_column_problems(numbers: Numbers) -> Iterator[Finding]:

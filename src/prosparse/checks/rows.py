@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,6 +11,7 @@ from scipy.stats import rankdata
 from ..errors import plural
 from ..phrases import percent
 from ..structure.row_diagnostics import find_duplicates, outlying_rows
+from ..tables.quoting import quote_argument
 from .numbers import Numbers
 from .result import Finding, Severity, capitalise, name_rows
 
@@ -44,7 +44,7 @@ _ANNOTATION = re.compile(
 
 def ignore_rows(rows: Sequence[str]) -> str:
     """Return the option that omits rows."""
-    return f"--ignore-rows {shlex.quote(','.join(rows))}"
+    return f"--ignore-rows {quote_argument(','.join(rows))}"
 
 
 def find_row_problems(numbers: Numbers) -> Iterator[Finding]:
