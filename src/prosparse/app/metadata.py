@@ -25,7 +25,7 @@ _TYPES: dict[str, type] = {
     "title": str, "data": dict, "settings": dict, "notes": list, "warnings": list, "label": str,
     "total_variance": float, "column_scales": list, "command": str, "file": dict,
     "read_options": dict, "preparation": dict, "script": str, "permutation_null": dict,
-    "stability": dict, "redundancy": dict, "check": dict,
+    "stability": dict, "redundancy": dict, "check": dict, "robustness": dict,
 }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from ..report.narrative import (
     describe_selection,
     list_communalities,
 )
+from ..report.robustness import Robustness
 from ..stability import PermutationNull, Stability, near_optimal_sizes
 from .analysis import Result
 from .check_output import describe_findings
@@ -68,6 +69,7 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
             "explained_variance_ratio": found.explained,
         }
     return summary | {
+        "robustness": about.get("robustness"),
         "check": about["check"]["findings"],
         "notes": about["notes"],
         "warnings": about["warnings"],
@@ -90,12 +92,21 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
     else:
         count = found.loadings.shape[0]
         rows.append(("method", f"{found.method}, {plural(count, 'component')}"))
+    robustness = Robustness.from_json(about.get("robustness"))
+    qualification = None if robustness is None else robustness.headline()
+    if qualification:
+        rows.append(("caution", qualification))
     rows.append(("selected", describe_selection(found, null)))
     rows.append(("reason", found.reason))
     if found.covariates is not None:
         rows.append(("covariates", describe_covariates(found.covariates)))
     if found.by_evidence:
         rows.append(("similar sizes", near_optimal_sizes(found).summary()))
+    if robustness is not None:
+        rows += [
+            ("robustness" if k == 0 else "", sentence)
+            for k, sentence in enumerate(robustness.summary())
+        ]
     if null is not None:
         rows.append(("null datasets", " ".join(null.summary())))
     if stability is not None:

@@ -33,6 +33,7 @@ from ..stability import PermutationNull, Stability
 from .links import Database, find_database
 from .narrative import describe_selection, narrate
 from .redundancy import Redundancy, find_redundancy, list_others
+from .robustness import Robustness
 
 GENERATOR = "prosparse"  # content of the meta tag that identifies a report
 MAX_TAG_OFFSET = 1024  # maximum number of bytes before the end of that tag
@@ -173,6 +174,7 @@ def render(
     )
     null = PermutationNull.from_json(about.get("permutation_null"))
     stability = Stability.from_json(about.get("stability"), found.names)
+    robustness = Robustness.from_json(about.get("robustness"))
     heat = _heat_map(found)
     redundancy = Redundancy.from_json(about.get("redundancy"), len(found.names))
     database = find_database(found.names) if found.named else None
@@ -192,8 +194,16 @@ def render(
         "generator": GENERATOR,
         "title": about.get("title") or f"{found.method} report",
         "check": TableCheck.from_json(about.get("check")),
-        "sentences": narrate(found, warnings=about.get("warnings"), null=null, stability=stability),
-        "caution": null is not None and (null.selects_under_null or null.consistent_with_null),
+        "sentences": narrate(
+            found,
+            warnings=about.get("warnings"),
+            null=null,
+            stability=stability,
+            robustness=robustness,
+        ),
+        "robustness": robustness,
+        "caution": (null is not None and (null.selects_under_null or null.consistent_with_null))
+        or (robustness is not None and robustness.headline() is not None),
         "stability": stability,
         "selection": describe_selection(found, null),
         "redundancy": None if redundancy is None else _redundancy_table(redundancy, found),
