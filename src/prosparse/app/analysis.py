@@ -17,6 +17,7 @@ from ..errors import InputError, ParameterError, TableError, plural
 from ..findings import Findings, findings_of, scores_of
 from ..inference.progress import announce
 from ..models._base import VariableSelector
+from ..parallel import Stopwatch
 from ..persistence import versions
 from ..registry import method_of, offered
 from ..report.robustness import examine_robustness
@@ -146,12 +147,12 @@ def _analyse(
         if value is not None
     }
     progress("fitting", 0)
-    fit_start = time.perf_counter()
+    stopwatch = Stopwatch()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(table.X, **fit_arguments)
     model.feature_names_in_ = np.array(table.names, dtype=object)
-    fit_seconds = time.perf_counter() - fit_start
+    fit_seconds = stopwatch.seconds
     found = findings_of(model, total_variance)
     progress("testing on null datasets", 0)
     diagnostics = run_diagnostics(
