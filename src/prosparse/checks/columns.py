@@ -168,7 +168,7 @@ def _find_duplicates(numbers: Numbers) -> list[tuple[int, int]]:
 
 
 def _are_informative(values: np.ndarray) -> bool:
-    """Return whether two columns with such values are not equal by chance."""
+    """Return whether columns with these values are unlikely to be equal by chance."""
     _, counts = np.unique(values, return_counts=True)
     proportions = counts / values.size
     entropy = -float(np.sum(proportions * np.log2(proportions)))
@@ -185,7 +185,7 @@ def _duplicates(numbers: Numbers, pairs: list[tuple[int, int]]) -> Iterator[Find
         "duplicate-columns",
         Severity.WARNING,
         f"{capitalise(name_columns(first))} are equal up to their unit{more}. Copies share all of "
-        "their variance and are selected for that alone.",
+        "their variance and are therefore selected.",
         columns=later,
         fix=ignore_columns(later) if len(later) <= MAX_FIXED else "",
     )

@@ -224,9 +224,9 @@ def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
         Severity.WARNING,
         f"The values drift along the rows: {percent(float(strong.mean()), 0)} of the columns have "
         f"a rank correlation above {MIN_TREND:g} with the order of the rows, also within parts of "
-        "the table. If the order is that of measurement, the drift of the instrument correlates "
-        "the variables: remove it by a covariate with the order. If the table was sorted by a "
-        "measurement, ignore this warning.",
+        "the table. If rows are in order of measurement, instrument drift correlates the "
+        "variables: pass a column with the order as a covariate. If the table was sorted by a "
+        "variable, ignore this warning.",
     )
 
 

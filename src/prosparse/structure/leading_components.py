@@ -115,7 +115,7 @@ class StandardisedData:
         return self.last_components
 
     def columns_of(self, members: np.ndarray) -> np.ndarray:
-        """Convert the mask of variables to that of their columns; equal unless there are blocks."""
+        """Convert a mask of variables to a mask of their columns; blocks have several."""
         return members
 
     def max_count(self, members: np.ndarray) -> int:

@@ -3,8 +3,8 @@
 The statistic is R2(d), d = 1, ..., D, of a column with the leading components of a set of columns,
 the *members*. The components for a member are computed without it (`leave_one_out`). The p-values
 for d = 1, ..., D are combined (`false_discoveries`), so that no number of components has to be
-selected. The p-value of each d is the larger one of two null distributions, permutation and sign
-flips (`null_distribution`): it is valid if either null hypothesis holds.
+selected. The p-value of each d is the larger of those under permutation and under sign flips
+(`null_distribution`): it is valid if either null hypothesis holds.
 
 A second statistic finds pairs and small blocks, which form no leading component
 (`pair_correlation`). The p-value of a column is the smaller of the two, each divided by its weight.

@@ -122,7 +122,7 @@ def confirm_candidates(
 ) -> np.ndarray:
     """Test each candidate against a set that it has not influenced.
 
-    The p-values of all other variables come from ``test``, which gave the candidates.
+    The p-values of all other variables are those of ``test``, which selected the candidates.
     """
     columns = np.flatnonzero(candidates)
     if columns.size == 0:

@@ -115,7 +115,7 @@ def is_censored(cell: str) -> bool:
 
 
 class CensoredCells:
-    """Cells beyond a limit of detection, which receive a value after all rows were read."""
+    """Cells beyond a limit of detection, which are replaced after all rows have been read."""
 
     def __init__(self, handling: str):
         self.handling = handling

@@ -186,7 +186,7 @@ class Pages:
     # --- setups
 
     def show_setup(self, request: Request) -> Response:
-        """Show the table as understood, and the question."""
+        """Show the table as it was read, and the question."""
         setup = _find(self.workspace.setups, request)
         setup.check.finished.wait(CHECK_SECONDS)
         if setup.check.status is Status.DONE:

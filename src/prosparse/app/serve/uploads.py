@@ -125,7 +125,7 @@ async def read_fields(request: Request) -> list[tuple[str, str]]:
 
 
 async def _chunks(request: Request) -> AsyncIterator[bytes]:
-    """Yield the body of a request; refuse a sender that is silent for too long."""
+    """Yield the body of a request; raise an error if the sender pauses for too long."""
     stream = request.stream().__aiter__()
     while True:
         try:

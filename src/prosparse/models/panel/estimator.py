@@ -141,7 +141,7 @@ class Panel(SparseProjection):
         the search is exact.
     empirical_weight_ : float
         Weight of the empirical covariance in the covariance that guides the selection; the factor
-        model has the remaining weight. It is chosen by held-out R2.
+        model has the remaining weight. It is selected by held-out R2.
     attainable_r2_ : float
         Proportion of the variance of a variable that all others predict in held-out rows, averaged
         over the variables.

@@ -372,7 +372,7 @@ def order_greedily(
     constraints: Constraints,
     criterion: Criterion,
 ) -> Selection:
-    """Put other variables in the place of a selection, in greedy order."""
+    """Replace the variables of a selection, in greedy order."""
     allowed = np.zeros(constraints.allowed.size, dtype=bool)
     allowed[variables] = True
     constraints = constraints._replace(n_features=variables.size, allowed=allowed)

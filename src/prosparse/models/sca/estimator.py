@@ -636,7 +636,7 @@ class SCA(HasDensity, SparseProjection):
         self._warn_unfinished()
         if not self.n_selected_:
             warn(
-                "SCA: all loadings are zero, no shared variance was found. The scores are zero. "
+                "SCA: all loadings and scores are zero, because no shared variance was found. "
                 "Add samples or, with `prior='hyperbolic'`, decrease `rate`.",
                 NoStructureWarning,
             )

@@ -66,7 +66,7 @@ MAX_REPEATS = 20  # maximum mean weight of rows that are repeated
 
 
 class NullData(NamedTuple):
-    """Data of the test."""
+    """Data matrix, response and row groups of the test."""
 
     op: Operator  # X, rows multiplied by the roots of their weights
     values: np.ndarray  # (rows, m) responses, without weights

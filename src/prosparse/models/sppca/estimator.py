@@ -221,7 +221,7 @@ class SPPCA(GaussianProjection):
         if self.criterion_ == "given":
             remedy = "Use a smaller penalty."
         else:
-            remedy = f"The criterion ({self.criterion_}) prefers pure noise to any component."
+            remedy = f"The criterion ({self.criterion_}) is largest without components."
         warn(
             f"SPPCA: all loadings are zero at penalty {self.penalty_:.4g}. {remedy}",
             NoStructureWarning,
