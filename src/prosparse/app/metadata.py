@@ -146,6 +146,12 @@ def validate_about(about: Any) -> dict[str, Any]:
     return valid
 
 
+def count_training_rows(about: dict[str, Any]) -> int | None:
+    """Return the number of rows of the fit, or None if it is unknown."""
+    count = about["data"].get("rows", "").replace(",", "")
+    return int(count) if count.isdecimal() else None
+
+
 def describe_new_data(about: dict[str, Any], table: Table, model: str) -> dict[str, Any]:
     """Adapt the description of a saved model to the scores of another table.
 

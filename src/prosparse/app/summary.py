@@ -20,6 +20,7 @@ from ..report.narrative import (
 from ..report.robustness import Robustness
 from ..stability import PermutationNull, Stability, near_optimal_sizes
 from .analysis import Result
+from .application import Application
 from .check_output import describe_findings
 from .output_paths import REPORT
 from .results import intercept_of
@@ -116,16 +117,20 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
     rows.append(("results", str(output / REPORT if output.is_dir() else output)))
     if replaced:
         rows.append(("", f"replaced earlier results of {replaced}, which had other data"))
+    _print_rows(rows)
+    for warning in about["warnings"]:
+        Console(stderr=True).print(
+            Text(f"warning: {escape_control(warning)}", style="yellow"), soft_wrap=True
+        )
+
+
+def _print_rows(rows: list[tuple[str, str]]) -> None:
     grid = Grid.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")  # long paths must not be shortened
     for key, value in rows:
         grid.add_row(Text(key, style="bold"), Text(escape_control(value)))
     Console().print(grid)
-    for warning in about["warnings"]:
-        Console(stderr=True).print(
-            Text(f"warning: {escape_control(warning)}", style="yellow"), soft_wrap=True
-        )
 
 
 def _describe_fit(result: Result) -> tuple[str, str]:
@@ -153,3 +158,44 @@ def _list_variables(result: Result) -> list[tuple[str, str]]:
         key, names = "communality", list_communalities(found, found.tests, MAX_NAMED)
     more = f", … ({found.n_selected - MAX_NAMED:,} more)" if found.n_selected > MAX_NAMED else ""
     return [(key, ", ".join(names) + more)]
+
+
+# --- application to new rows
+
+
+def summarize_application(
+    applied: Application, file: Path, model: Path, output: Path
+) -> dict[str, Any]:
+    """Return the results of a model for new rows as plain JSON."""
+    return {
+        "file": str(file),
+        "model": str(model),
+        "rows": applied.table.X.shape[0],
+        "drift": [
+            {"name": drift.names[k], "shift": float(drift.shift[k])}
+            for drift in applied.drift
+            for k in drift.shifted
+        ],
+        "notes": applied.notes,
+        "warnings": applied.warnings,
+        "output": str(output),
+    }
+
+
+def print_application(applied: Application, file: Path, model: Path, output: Path) -> None:
+    """Print the results of a model for new rows."""
+    n = applied.table.X.shape[0]
+    rows = [("model", str(model)), ("table", f"{file.name}, {plural(n, 'row')}")]
+    rows += [("", note) for note in applied.notes]
+    if applied.scores is not None:
+        rows.append(("scores", plural(applied.scores.shape[1], "component")))
+    n_reconstructed = len(applied.reconstructions) // 3
+    if n_reconstructed:
+        text = f"{plural(n_reconstructed, 'variable')} outside the panel, with intervals"
+        rows.append(("predictions", text))
+    elif "predicted" in applied.columns:
+        interval = ", with 95 % intervals" if "lower" in applied.columns else ""
+        rows.append(("predictions", f"{plural(n, 'row')}{interval}"))
+    rows.append(("drift", "none" if not applied.warnings else " ".join(applied.warnings)))
+    rows.append(("results", str(output / REPORT)))
+    _print_rows(rows)
