@@ -247,7 +247,8 @@ def associations(
             "`scores` must have one row per sample and one column per factor, got shape "
             f"{scores.shape}."
         )
-    codes = None if groups is None else row_groups(groups, scores.shape[0]).codes
+    row_group = row_groups(groups, scores.shape[0])
+    codes = None if row_group is None else row_group.codes
     tests = []
     for name in covariates:
         values = np.asarray(covariates[name])

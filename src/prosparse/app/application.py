@@ -92,11 +92,12 @@ class Application:
 
 def read_matching_table(
     path: Path, options: ReadOptions, found: Findings, preparation: dict[str, Any]
-) -> Table:
-    """Read the columns of a model from a table.
+) -> tuple[Table, list[str]]:
+    """Read the columns of a model from a table; return the names of the ignored columns.
 
-    Other columns are ignored. Labels and the response may be absent.
+    Labels and the response may be absent.
     """
+    unused: tuple[str, ...] = ()
     names = {*found.names} if found.named else None
     options = options._replace(variables=tuple(found.names) if found.named else ())
     if not options.transpose and names is not None:
@@ -113,11 +114,16 @@ def read_matching_table(
             label=labels, ignore=unused, row_names=row_names, groups=None, response=None
         )
     table = read_table(path, options)
-    return prepare_table(table, log1p=bool(preparation.get("log1p")), missing="allow")
+    table = prepare_table(table, log1p=bool(preparation.get("log1p")), missing="allow")
+    return table, [*unused]
 
 
-def align_columns(table: Table, model: VariableSelector, found: Findings) -> Table:
+def align_columns(
+    table: Table, model: VariableSelector, found: Findings, others: Sequence[str] = ()
+) -> Table:
     """Return the columns of a model; absent columns that it does not use become training means.
+
+    ``others`` are names of ignored columns, which an error may suggest.
 
     Raises
     ------
@@ -135,7 +141,7 @@ def align_columns(table: Table, model: VariableSelector, found: Findings) -> Tab
     absent = [k for k, name in enumerate(found.names) if name not in position]
     needed = [k for k in absent if _uses(model, found)[k]]
     if needed:
-        _refuse_absent([found.names[k] for k in needed], found.names, table)
+        _refuse_absent(table, [found.names[k] for k in needed], others)
     X = table.X
     if absent and model.get_params(deep=False).get("counts", False):
         raise TableError(
@@ -167,10 +173,10 @@ def _uses(model: VariableSelector, found: Findings) -> np.ndarray:
     return found.support
 
 
-def _refuse_absent(names: Sequence[str], known: Sequence[str], table: Table) -> None:
-    others = {name.lower(): name for name in table.names if name not in {*known}}
-    matches = difflib.get_close_matches(names[0].lower(), list(others), n=1, cutoff=0.6)
-    close = [others[match] for match in matches]
+def _refuse_absent(table: Table, names: Sequence[str], others: Sequence[str]) -> None:
+    by_lower = {name.lower(): name for name in others}
+    matches = difflib.get_close_matches(names[0].lower(), list(by_lower), n=1, cutoff=0.6)
+    close = [by_lower[match] for match in matches]
     hint = f" Is {quote_name(names[0])} the column {quote_name(close[0])}?" if close else ""
     verb = "is" if len(names) == 1 else "are"
     raise TableError(
@@ -211,12 +217,12 @@ def apply_model(
     -------
     Application
     """
-    table = read_matching_table(path, options, found, preparation)
-    table = align_columns(table, model, found)
+    table, others = read_matching_table(path, options, found, preparation)
+    table = align_columns(table, model, found, others)
     result = Application(table, notes=[*table.notes])
     used = _uses(model, found)
     missing = _missing_in(table.X, np.flatnonzero(used))
-    complete = ~missing.any(axis=1)
+    complete = np.asarray(~missing.any(axis=1))
     if not get_tags(model).input_tags.allow_nan and not complete.all():
         result.notes.append(
             f"{plural(int(np.sum(~complete)), 'row')} with missing values "

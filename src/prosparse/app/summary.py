@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..checks import TableCheck
 from ..errors import plural
+from ..findings import Findings, Reconstruction
 from ..phrases import percent, quote_name
 from ..report.narrative import (
     describe_covariates,
@@ -27,6 +28,7 @@ from .results import intercept_of
 from .terminal import escape_control
 
 MAX_NAMED = 8  # maximum number of variables in the table
+MAX_PANEL = 200  # maximum number of variables of a panel
 
 
 def summarize(result: Result, output: Path) -> dict[str, Any]:
@@ -144,11 +146,33 @@ def _describe_fit(result: Result) -> tuple[str, str]:
     return "explained variance", percent(result.found.explained)
 
 
+def _describe_panel(found: Findings, reconstruction: Reconstruction) -> list[tuple[str, str]]:
+    """List all variables of a panel, and what it and smaller panels explain on held-out rows."""
+    names = [quote_name(found.names[k]) for k in reconstruction.order[:MAX_PANEL]]
+    more = f", … ({found.n_selected - MAX_PANEL:,} more)" if found.n_selected > MAX_PANEL else ""
+    path, std = reconstruction.heldout_r2_path, reconstruction.heldout_r2_path_std
+    n = found.n_selected
+    sizes = sorted({max(1, n // 4), max(1, n // 2), n})
+    recovery = ", ".join(
+        f"{percent(max(float(path[size - 1]), 0.0))} ± {100 * float(std[size - 1]):.1f}% by "
+        f"{'all ' if size == n and n > 1 else 'the first ' if size > 1 else 'the first'}"
+        f"{size if size > 1 else ''}"
+        for size in sizes
+        if size <= len(path)
+    )
+    return [
+        ("panel", ", ".join(names) + more),
+        ("recovery", f"{recovery}: variance explained on held-out rows, ± SD over folds"),
+    ]
+
+
 def _list_variables(result: Result) -> list[tuple[str, str]]:
     found = result.found
     first = found.selected[:MAX_NAMED]
     if not len(first):
         return []
+    if found.reconstruction is not None:
+        return _describe_panel(found, found.reconstruction)
     if found.regression:
         key = "coefficients"
         names = [f"{quote_name(found.names[k])} ({found.loadings[0, k]:.3g})" for k in first]

@@ -231,11 +231,10 @@ def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
 
 
 def _drift_statistics(ranks: np.ndarray, blocks: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Return the sum of squared trends, and the agreement of the trends within blocks."""
-    trends = np.stack([_trends(ranks[rows]) for rows in blocks])
-    total = trends.sum(axis=0)
-    agreement = 0.5 * float(total @ total - np.sum(trends * trends))
-    return float(np.sum(_trends(ranks) ** 2)), agreement
+    """Return the sum of squared trends, and their agreement with the trends within blocks."""
+    total = _trends(ranks)
+    within = np.sum([_trends(ranks[rows]) for rows in blocks], axis=0)
+    return float(total @ total), float(total @ within)
 
 
 def _trends(ranks: np.ndarray) -> np.ndarray:

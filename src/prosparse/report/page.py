@@ -31,6 +31,7 @@ from ..persistence import versions
 from ..phrases import join_items, percent
 from ..stability import PermutationNull, Stability
 from .links import Database, find_database
+from .methods_text import describe_methods
 from .narrative import describe_selection, narrate
 from .redundancy import Redundancy, find_redundancy, list_others
 from .robustness import Robustness
@@ -221,6 +222,7 @@ def render(
         "print_note": _print_note(heat),
         "n_shown": None if scores is None else min(len(scores), MAX_POINTS),
         "n_rows": None if scores is None else len(scores),
+        "methods": describe_methods(found, about),
         "script": script,
         "style": resources.files(__package__).joinpath("page.css").read_text("utf-8"),
         "policy": f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",

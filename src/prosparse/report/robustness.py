@@ -242,9 +242,9 @@ def examine_robustness(
     if labels and refitter.method.accepts_covariates:
         refits = []
         for name in list(separated)[:MAX_LABELS]:
-            selected = _select_given(refitter, name, labels[name], parameters)
-            if selected is not None:
-                refits.append(_compare(name, selected, support))
+            given_label = _select_given(refitter, name, labels[name], parameters)
+            if given_label is not None:
+                refits.append(_compare(name, given_label, support))
         result = result._replace(labels=tuple(refits))
     return result
 
