@@ -176,7 +176,7 @@ def _analyse(
             labels=_row_labels(table, read_options),
             batches=[name for name in table.labels if names_batch(name)],
             ids=table.ids,
-            refit=fit_seconds <= MAX_FIT_SECONDS,
+            refit=options.permutations != 0 and fit_seconds <= MAX_FIT_SECONDS,
         )
     messages = [
         name_positions(

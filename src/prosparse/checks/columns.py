@@ -34,8 +34,8 @@ MIN_CELL_DEVIATION = 30.0  # robust standard deviations of an outlying cell
 MIN_CELL_RATIO = 8.0  # ratio of its magnitude to the largest one of the other cells
 MAX_CELL_COLUMNS = 0.02  # proportion of columns with such cells; more are heavy tails
 MAX_OTHER_DEVIATION = 8.0  # of all other cells of the column
-MIN_LOG_DEVIATION = 6.0  # likewise, of the logarithms of a skewed positive column
-MAX_OTHER_LOG_DEVIATION = 4.5
+_LOG_LIMITS = (6.0, 4.5)  # likewise both limits, of the logarithms of a skewed positive column
+MIN_BOTH_DEVIATION = 4.5  # of the logarithms, if the values themselves are far
 MAX_OUTLYING_CELLS = 2  # in one column
 MIN_CELL_ROWS = 20
 MAX_SUM_COLUMNS = 1500  # columns among which sums are searched
@@ -324,8 +324,9 @@ def _outlying_rows_of(column: np.ndarray) -> np.ndarray:
     The distances are those of the values or, in a skewed positive column, of their logarithms.
     """
     rows = _far_rows(column, MIN_CELL_DEVIATION, MAX_OTHER_DEVIATION)
-    if not rows.size and np.nanmin(column) > 0.0:
-        rows = _far_rows(np.log(column), MIN_LOG_DEVIATION, MAX_OTHER_LOG_DEVIATION)
+    if np.nanmin(column) > 0.0:
+        limits = (MIN_BOTH_DEVIATION, np.inf) if rows.size else _LOG_LIMITS
+        rows = _far_rows(np.log(column), *limits)
     if not rows.size:
         return rows
     largest = np.nanmax(np.abs(np.delete(column, rows)))
