@@ -106,7 +106,7 @@ class RowAdjustment:
         free = np.where(self.has_residual, 1.0 - self.leverages, 1.0)
         return np.asarray(1.0 / free)
 
-    def weighted(self, factors: np.ndarray) -> RowAdjustment:
+    def weight_rows(self, factors: np.ndarray) -> RowAdjustment:
         """Return the adjustment of rows that are multiplied by factors (n,)."""
         adjustment = RowAdjustment(self.groups, self.covariates, self.weights * factors)
         adjustment.used = self.used
@@ -143,7 +143,7 @@ class RowAdjustment:
         """Subtract the fitted values from a data matrix; sparse data stay sparse."""
         products, squares = self._products(op), to_numpy(op.column_squares()).astype(float)
         right = from_numpy(self._solve(products), op.column_squares(), op.dtype)
-        adjusted = op.shifted(self._design_like(op), right)
+        adjusted = op.subtract_product(self._design_like(op), right)
         fitted = np.sum(self._orthonormal_products(products) ** 2, axis=0)
         residual = np.maximum(squares - fitted, 0.0)
         cancelled = np.flatnonzero(residual < _MIN_RESIDUAL * squares)
@@ -223,5 +223,5 @@ class RowAdjustment:
 
 
 def intercept(n: int) -> RowAdjustment:
-    """Return the adjustment of n rows for one intercept."""
+    """Return the adjustment of n rows for an intercept."""
     return RowAdjustment(single_group(n))

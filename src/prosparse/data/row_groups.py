@@ -34,7 +34,9 @@ class RowGroups(NamedTuple):
     def subtract(self, op: Operator, means: np.ndarray) -> Operator:
         """Subtract values of each group (n_groups, p) from the columns of a data matrix."""
         like, indicators = op.column_squares(), np.eye(self.sizes.size)[self.codes]
-        return op.shifted(from_numpy(indicators, like, op.dtype), from_numpy(means, like, op.dtype))
+        return op.subtract_product(
+            from_numpy(indicators, like, op.dtype), from_numpy(means, like, op.dtype)
+        )
 
     def centre_operator(self, op: Operator) -> Operator:
         """Subtract the group means from a data matrix; sparse data stay sparse."""

@@ -138,7 +138,7 @@ class AdjustedProjection(SparseProjection):
         if columns is not None:
             coefficients = coefficients[:, columns]
         left, right = (as_like(part, X, op.dtype) for part in (coded, coefficients))
-        return op.shifted(left, right)
+        return op.subtract_product(left, right)
 
     def _unadjusted_operator(self, X: TableLike, columns: np.ndarray | None) -> Operator:
         """Return the operator of new rows, standardised but not adjusted."""

@@ -28,7 +28,7 @@ def narrate(
     stability: Stability | None = None,
     robustness: Robustness | None = None,
 ) -> list[str]:
-    """Describe the results for readers who know the data but not the method.
+    """Describe the results for readers who are not familiar with the method.
 
     Returns sentences, of which the first is the headline.
     """

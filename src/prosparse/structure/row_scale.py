@@ -43,12 +43,12 @@ def equalise_rows(op: Operator, adjustment: RowAdjustment | None = None) -> Equa
     """Divide each row by its scale and standardise the columns again.
 
     The columns of ``op`` have equal variance. Groups and covariates are removed from the divided
-    rows by a design that is divided by the same scales (weighted least squares): residuals that are
+    rows by a design that is divided by the same scales (weighted least squares). Residuals that are
     divided afterwards would be correlated in the direction of the design.
     """
     adjustment = intercept(op.shape[0]) if adjustment is None else adjustment
     scale = estimate_row_scale(op, adjustment)
-    like, weighted = op.column_squares(), adjustment.weighted(1.0 / scale)
+    like, weighted = op.column_squares(), adjustment.weight_rows(1.0 / scale)
     divided = weighted.adjust_operator(op.scale_rows(from_numpy(1.0 / scale, like, op.dtype)))
     return EqualisedRows(equalise_columns(divided), scale, weighted)
 
@@ -86,7 +86,7 @@ def estimate_row_scale(
     Z = adjustment.residuals(to_numpy(op.take_columns(columns).dense()).astype(float))
     scale = np.ones(n)
     for _ in range(_N_ITERATIONS):
-        weighted = adjustment.weighted(1.0 / scale)
+        weighted = adjustment.weight_rows(1.0 / scale)
         standardised = weighted.residuals(Z / scale[:, None])
         deviation = np.sqrt(np.mean(standardised**2, axis=0))
         standardised /= np.where(deviation > 0.0, deviation, np.inf)
@@ -101,7 +101,7 @@ def estimate_row_scale(
 
 
 def _observed_median(magnitudes: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Compute the median of the observed entries of each row; rows without any get that of all."""
+    """Compute the median of the observed entries of each row, of all entries if there are none."""
     missing = ~seen.any(axis=1)
     observed = np.where(seen, magnitudes, np.nan)
     observed[missing] = np.nanmedian(observed)

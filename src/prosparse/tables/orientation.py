@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .base import ALL_TEXT, ReadOptions, Table, list_names, make_unique, quote, raise_unknown_column
+from .base import ALL_TEXT, ReadOptions, Table, make_unique, quote, raise_unknown_column
 from .formulas import unescape_formula
 
 MIN_RATIO = 5  # minimum ratio of rows to columns that is mentioned
@@ -60,9 +60,9 @@ def find_orientation(
         reasons.append(f"the first column has the name {quote(id_name)}")
     samples, genes = _names_of_type(_SAMPLE, names), _names_of_type(_GENE, ids)
     if samples:
-        reasons.append(f"the columns are named like samples: {list_names(samples, 2)}")
+        reasons.append(f"the columns are named like samples, such as {quote(samples[0])}")
     if genes:
-        reasons.append(f"the rows are named like genes or probes: {list_names(genes, 2)}")
+        reasons.append(f"the rows are named like genes or probes, such as {quote(genes[0])}")
     n, p = shape
     if reasons and n >= MIN_RATIO * p:
         reasons.append(f"there are more rows ({n:,}) than columns ({p:,})")

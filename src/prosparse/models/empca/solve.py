@@ -99,7 +99,7 @@ def remove_component(remaining: Remaining, w: Floats, orthogonality: Orthogonali
     if orthogonality == "disjoint":
         return remaining._replace(allowed=remaining.allowed & (w == 0))
     if orthogonality == "deflation":
-        return remaining._replace(quadratic=remaining.quadratic.deflated(w))
+        return remaining._replace(quadratic=remaining.quadratic.deflate(w))
     return remaining
 
 
