@@ -325,8 +325,11 @@ def _outlying_rows_of(column: np.ndarray) -> np.ndarray:
     """
     rows = _far_rows(column, MIN_CELL_DEVIATION, MAX_OTHER_DEVIATION)
     if np.nanmin(column) > 0.0:
-        limits = (MIN_BOTH_DEVIATION, np.inf) if rows.size else _LOG_LIMITS
-        rows = _far_rows(np.log(column), *limits)
+        logarithms = np.log(column)
+        if rows.size:
+            rows = rows[_robust_distance(logarithms)[rows] > MIN_BOTH_DEVIATION]
+        else:
+            rows = _far_rows(logarithms, *_LOG_LIMITS)
     if not rows.size:
         return rows
     largest = np.nanmax(np.abs(np.delete(column, rows)))
@@ -337,16 +340,18 @@ def _outlying_rows_of(column: np.ndarray) -> np.ndarray:
 def _far_rows(column: np.ndarray, minimum: float, maximum: float) -> np.ndarray:
     """Return the rows beyond a distance from the median, if all others are within another."""
     none = np.empty(0, dtype=int)
-    values = column[~np.isnan(column)]
-    centre = float(np.median(values))
-    deviation = float(np.median(np.abs(values - centre))) / 0.6745
-    if values.size < MIN_CELL_ROWS or deviation <= 0.0:
-        return none
-    distance = np.abs(column - centre) / deviation
+    distance = _robust_distance(column)
     rows = np.flatnonzero(distance > minimum)
-    if not 0 < rows.size <= MAX_OUTLYING_CELLS:
+    if np.sum(~np.isnan(distance)) < MIN_CELL_ROWS or not 0 < rows.size <= MAX_OUTLYING_CELLS:
         return none
     return rows if np.nanmax(np.delete(distance, rows)) < maximum else none
+
+
+def _robust_distance(column: np.ndarray) -> np.ndarray:
+    """Compute distances from the median in robust standard deviations; NaN if there are none."""
+    centre = float(np.nanmedian(column))
+    deviation = float(np.nanmedian(np.abs(column - centre))) / 0.6745
+    return np.asarray(np.abs(column - centre) / (deviation if deviation > 0.0 else np.nan))
 
 
 def _may_have_outlying_cells(numbers: Numbers) -> np.ndarray:

@@ -29,7 +29,7 @@ MIN_DRIFT_COLUMNS = 8
 MAX_DRIFT_ROWS, MAX_DRIFT_COLUMNS = 1000, 100
 N_PERMUTATIONS = 60  # random orders of the rows
 MIN_DRIFT_RATIO = 1.5  # of a statistic to its maximum in random orders
-MIN_AGREEMENT_RATIO = 1.1  # likewise, of the agreement of the blocks
+MIN_AGREEMENT_RATIO = 0.9  # likewise, of the agreement of the blocks
 MIN_TREND = 0.3  # rank correlation of a column with the order of the rows
 MIN_DRIFTING = 0.05  # proportion of columns with such a correlation
 N_BLOCKS = 3  # blocks of rows within which a drift must continue
@@ -231,10 +231,11 @@ def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
 
 
 def _drift_statistics(ranks: np.ndarray, blocks: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Return the sum of squared trends, and their agreement with the trends within blocks."""
-    total = _trends(ranks)
-    within = np.sum([_trends(ranks[rows]) for rows in blocks], axis=0)
-    return float(total @ total), float(total @ within)
+    """Return the sum of squared trends, and the agreement of the trends within blocks."""
+    trends = np.stack([_trends(ranks[rows]) for rows in blocks])
+    total = trends.sum(axis=0)
+    agreement = 0.5 * float(total @ total - np.sum(trends * trends))
+    return float(np.sum(_trends(ranks) ** 2)), agreement
 
 
 def _trends(ranks: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ MAX_DESCRIBED = 3  # maximum number of components to describe
 MIN_RELATIVE_LOADING = 0.3  # minimum loading to be named, relative to the largest
 MIN_DOMINANT = 0.5  # minimum proportion of the squared loadings of dominant variables
 HIGH_COMMUNALITY = 0.5
+MIN_MANY = 100  # number of variables of a table such as gene expression
 MAX_SPECIFIC = 0.5  # proportion of selected variables above which a selection is not specific
 
 
@@ -189,7 +190,7 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
     if found.n_selected > 1:
         communalities = ", ".join(list_communalities(found, tests, MAX_NAMED))
         sentences.append(f"Largest communalities: {communalities}.")
-    if found.n_selected > MAX_SPECIFIC * p:
+    if p >= MIN_MANY and found.n_selected > MAX_SPECIFIC * p:
         sentences.append(
             "Most variables are selected, as is common if few causes, such as the composition of "
             "tissues, affect many variables. The selection then says little about single "
