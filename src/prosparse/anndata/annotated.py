@@ -132,7 +132,9 @@ def column_of(
 
 
 def covariates_of_rows(table: Annotated, covariate_keys: Any) -> Any:
-    """Return the covariates of every observation as a DataFrame; None without ``covariate_keys``.
+    """Return the covariates of every observation as a DataFrame, or None.
+
+    The result is None without ``covariate_keys``.
 
     A missing column raises a `ParameterError`.
     """
@@ -215,7 +217,7 @@ def varying_columns(X: Any) -> np.ndarray:
 
 
 def entries_to_check(X: Any) -> np.ndarray:
-    """Return the entries that distinguish counts from measurements; the first rows if lazy."""
+    """Return the (first) entries that distinguish counts from measurements."""
     if container_of(X).is_sparse:
         return np.asarray(X.data)
     return X if _is_array(X) else np.asarray(container_of(X).to_dense(X[:N_CHECKED_ROWS]))

@@ -147,7 +147,7 @@ def _scores(estimator: Any, names: np.ndarray, table: Annotated) -> np.ndarray:
 
 
 def _panel_scores(estimator: Panel, names: np.ndarray, table: Annotated) -> np.ndarray:
-    """Compute the scores of an AnnData with the members of a panel, as from a targeted assay."""
+    """Compute the scores of an AnnData with the members of a panel."""
     from pandas import DataFrame
 
     panel = names[np.flatnonzero(to_numpy(estimator.support_))]
@@ -158,7 +158,7 @@ def _panel_scores(estimator: Panel, names: np.ndarray, table: Annotated) -> np.n
 def _joint_scores(
     estimator: SCA, names: np.ndarray, target: MuData, tables: list[Annotated]
 ) -> np.ndarray:
-    """Compute the scores of a MuData, whose modalities are the views of the model."""
+    """Compute the scores of a MuData, with one view per modality."""
     if len(tables) != len(estimator.view_columns_):
         raise ParameterError(
             f"`model` has {len(estimator.view_columns_)} views, but `adata` has {len(tables)} "
@@ -198,7 +198,7 @@ def _match_columns(table: Annotated, names: Any) -> Any:
 
 
 def _without_names(estimator: Any) -> Any:
-    """Return a shallow copy without names, because the columns are matched already."""
+    """Return a shallow copy without names, for matched columns."""
     from copy import copy
 
     unnamed = copy(estimator)

@@ -1,4 +1,4 @@
-"""Rows of unequal noise: scale of each row, and data with rows of equal scale.
+"""Rows of unequal noise.
 
 Samples differ in quality, dilution and depth: the magnitudes of uncorrelated columns rise and fall
 together. The scale of a row is the median magnitude m of its standardised entries, relative to the
@@ -70,7 +70,7 @@ def estimate_row_scale(
     seen: np.ndarray | None = None,
     among: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Estimate the scale of each row from up to 1,000 evenly spaced columns, (n,).
+    """Estimate the scale of each row, (n,).
 
     The residuals of a row are corrected for its leverage in the design. Missing entries, outside
     the mask ``seen``, are ignored. ``among`` are the positions of the columns that are used, all by
@@ -101,7 +101,10 @@ def estimate_row_scale(
 
 
 def _observed_median(magnitudes: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Compute the median of the observed entries of each row, of all entries if there are none."""
+    """Compute the median of the observed entries of each row.
+
+    Rows without observed entries have the median of all rows.
+    """
     missing = ~seen.any(axis=1)
     observed = np.where(seen, magnitudes, np.nan)
     observed[missing] = np.nanmedian(observed)
@@ -109,7 +112,7 @@ def _observed_median(magnitudes: np.ndarray, seen: np.ndarray) -> np.ndarray:
 
 
 def _shrunken_scale(magnitudes: np.ndarray, p: int) -> np.ndarray:
-    """Shrink the median magnitudes of rows of p entries towards their median, (n,)."""
+    """Shrink the median magnitudes of rows of p entries, (n,)."""
     typical = float(np.median(magnitudes))
     if typical <= 0.0:  # most entries equal the mean of their column
         return np.ones(magnitudes.size)

@@ -289,7 +289,7 @@ def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]
 
 
 def optimality_gaps(solution: Solution) -> Floats:
-    """Bound the gap of each component, given the preceding ones, without a search."""
+    """Bound the gap of each component without a search."""
     remaining, options = all_variables(solution.quadratic), solution.options
     gaps = []
     for K, found in zip(options.cardinalities, solution.components, strict=False):
