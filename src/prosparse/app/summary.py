@@ -36,6 +36,7 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
     found, about = result.found, result.about
     null = PermutationNull.from_json(about.get("permutation_null"))
     stability = Stability.from_json(about.get("stability"), found.names)
+    robustness = Robustness.from_json(about.get("robustness"))
     selected = found.selected
     summary: dict[str, Any] = {
         "file": str(result.table.path),
@@ -72,6 +73,7 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
             "explained_variance_ratio": found.explained,
         }
     return summary | {
+        "caution": None if robustness is None else robustness.headline(),
         "robustness": about.get("robustness"),
         "check": about["check"]["findings"],
         "notes": about["notes"],

@@ -29,7 +29,12 @@ from .numbers import Numbers
 from .problems import find_number_problems
 from .result import Finding, Severity, TableCheck, list_items
 from .tables import check_table, ignore_columns_instead
-from .text import find_numeric_roles, find_text_problems, guess_text_roles
+from .text import (
+    demote_constant_covariates,
+    find_numeric_roles,
+    find_text_problems,
+    guess_text_roles,
+)
 
 MAX_ROUNDS = 4  # maximum number of checks of a file
 N_PREVIEW = 8  # number of rows in the preview
@@ -321,6 +326,11 @@ def _examine(
             name: Guess(Role.LABEL, guess.reason) if guess.role is Role.GROUPS else guess
             for name, guess in guesses.items()
         }
+    groups = next((n for n, r in roles.items() if r is Role.GROUPS), None) or next(
+        (n for n, guess in guesses.items() if guess.role is Role.GROUPS), None
+    )
+    if groups is not None:
+        guesses = demote_constant_covariates(guesses, texts, columns[names.index(groups)])
     findings += find_text_problems(guesses, Severity.STOP)
     for name, guess in guesses.items():
         roles[name] = guess.role

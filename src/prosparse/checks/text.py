@@ -58,6 +58,23 @@ def guess_text_roles(columns: Mapping[str, Sequence[str]], *, named: bool) -> di
     return guesses
 
 
+def demote_constant_covariates(
+    guesses: Mapping[str, Guess], columns: Mapping[str, Sequence[str]], groups: Sequence[str]
+) -> dict[str, Guess]:
+    """Guess labels instead of covariates that are constant within groups.
+
+    Rows are compared within groups, in which such covariates have no effect.
+    """
+    n_groups = len(set(groups))
+    return {
+        name: Guess(Role.LABEL, f"{guess.reason.partition(' and is ')[0]}, constant within groups")
+        if guess.role is Role.COVARIATE
+        and len(set(zip(groups, columns[name], strict=True))) == n_groups
+        else guess
+        for name, guess in guesses.items()
+    }
+
+
 def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iterator[Finding]:
     """Find columns of text that need a role.
 
