@@ -494,7 +494,7 @@ def test_scanpy_takes_the_choice():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scanpy's own
         scanpy.pp.pca(adata, n_comps=D, mask_var="gsppca")
-    # PCA on the chosen variables is what the projection is
+    # the projection is PCA on the selected variables
     np.testing.assert_allclose(
         np.abs(adata.obsm["X_pca"]), np.abs(adata.obsm["X_gsppca"]), rtol=1e-3, atol=1e-3
     )
@@ -772,7 +772,7 @@ def test_without_anndata(monkeypatch):
 @FEW_VARIABLES
 def test_the_usual_number_of_components_fits_what_was_asked():
     small, wide = annotated(table()), annotated(table())
-    small.X[:, 3:] = 1.0  # genes that nobody expresses do not count
+    small.X[:, 3:] = 1.0  # genes without counts are omitted
     psa.tl.gsppca(small)
     assert small.uns["gsppca"]["params"]["n_components"] == 2
     psa.tl.gsppca(wide, n_top_genes=4)
@@ -920,7 +920,7 @@ def test_panel_with_costs_and_bundles():
     adata = annotated(X)
     adata.var["price"] = np.where(np.arange(60) % 2, 50.0, 1.0)
     free = psa.pp.select_panel(adata, 6, costs="price", copy=True)
-    assert not free.var["panel"][1::2].any()  # nobody buys what is so dear
+    assert not free.var["panel"][1::2].any()  # expensive genes are not selected
     mask = np.arange(60) >= 10
     psa.pp.select_panel(adata, 6, costs=adata.var["price"], mask_var=mask)
     model = Panel(6, costs=adata.var["price"][mask], counts=True).fit(X[:, mask])

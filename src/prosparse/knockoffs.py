@@ -1,9 +1,9 @@
-"""False discovery rate control for any importance measure, with a proof.
+"""Knockoff filter for any importance measure.
 
-`select` appends randomised copies of the columns (*shadows*) to a data matrix, passes it to a
-function that measures the importance of columns, and selects the variables that are more important
+`select` appends randomised copies of the columns (*shadows*) to a data matrix, and passes it to a
+function that measures the importance of columns. It selects the variables that are more important
 than their shadows. The false discovery rate is at most ``fdr`` in finite samples if null variables
-are independent of all others, whatever the function and the distributions of the columns are.
+are independent of all others, for any function and any distributions of the columns.
 
 R. F. Barber, E. J. Candes. Controlling the false discovery rate via knockoffs. Annals of Statistics
 43, 2015.

@@ -116,7 +116,7 @@ def test_no_note_on_units_for_equal_scales(inside):
 
 def test_missing_drop_in_a_wide_table(inside, rng):
     X = np.hstack([DATA.X[:20], rng.normal(size=(20, 292))])
-    X[rng.integers(0, 20, 60), rng.integers(0, 300, 60)] = np.nan  # hardly a row without
+    X[rng.integers(0, 20, 60), rng.integers(0, 300, 60)] = np.nan  # in nearly every row
     path = table(inside / "t.csv", X=X, names=[f"v{k}" for k in range(300)])
     found = run_json("select", path, "--missing", "drop")
     assert found["rows"] >= 18
@@ -592,7 +592,7 @@ def test_import_of_one_estimator_imports_no_others(tmp_path):
         "methods = {part[2] for part in parts} - {'_base'}\n"
         "print(sorted(methods), 'prosparse.registry' in sys.modules, file=sys.stderr)\n"
     )
-    ended = Program(program, tmp_path).ended(100)  # forked from one that knows no estimator
+    ended = Program(program, tmp_path).ended(100)  # forked from a process without estimators
     assert ended.stderr.split("\n")[0] == "['gsppca'] False", ended.stderr
 
 

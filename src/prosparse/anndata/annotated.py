@@ -215,7 +215,7 @@ def varying_columns(X: Any) -> np.ndarray:
 
 
 def entries_to_check(X: Any) -> np.ndarray:
-    """Return the entries that tell counts from measurements: of a lazy matrix, the first rows."""
+    """Return the entries that distinguish counts from measurements; the first rows if lazy."""
     if container_of(X).is_sparse:
         return np.asarray(X.data)
     return X if _is_array(X) else np.asarray(container_of(X).to_dense(X[:N_CHECKED_ROWS]))

@@ -1,4 +1,4 @@
-"""Batches of observations: labels from columns of ``.obs``, and batches that were not given.
+"""Batches of observations: labels from columns of ``.obs``, and a check for omitted batches.
 
 A component that separates batches describes a technical difference. Columns that name batches are
 recognised by their names, because a column of cell types explains components as well.
@@ -107,7 +107,7 @@ def candidate_batches(obs: Any) -> list[tuple[str, np.ndarray]]:
 
 
 def explained_by_labels(scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Compute the proportion of the variance of each component between the labels, (d,)."""
+    """Compute the proportion of each component's variance that the labels explain, (d,)."""
     counts = np.bincount(codes).astype(float)
     centred = scores - scores.mean(axis=0)
     sums = np.stack([np.bincount(codes, weights=column) for column in centred.T])

@@ -17,7 +17,7 @@ Fill = Literal["zero", "nan", "last"]
 class Slots(NamedTuple):
     """Slots of one method.
 
-    ``.var`` columns are named by a suffix of ``key_added``; ``.uns`` entries by their key.
+    Keys are suffixes of ``key_added`` for columns of ``.var``, and names for entries of ``.uns``.
     """
 
     var: Mapping[str, tuple[str, Fill]]  # suffix -> attribute and fill value

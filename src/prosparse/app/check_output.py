@@ -87,7 +87,7 @@ def _text(text: str) -> Text:
 
 
 def describe_findings(check: TableCheck | None) -> list[tuple[str, str]]:
-    """Return the rows of the summary of an analysis; none if nothing was found."""
+    """Return the findings as rows of the summary of an analysis."""
     if check is None:
         return []
     found = check.select(Severity.STOP, Severity.WARNING)

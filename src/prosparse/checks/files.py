@@ -76,7 +76,7 @@ class FileCheck(NamedTuple):
 def check_file(path: str | os.PathLike[str], options: ReadOptions | None = None) -> FileCheck:
     """Check a file before it is analysed.
 
-    Whatever can be read is read. A problem that prevents reading is a finding.
+    A problem that prevents reading is returned as a finding.
 
     Parameters
     ----------

@@ -125,8 +125,8 @@ def find_numeric_roles(numbers: Numbers, *, groups_known: bool) -> Iterator[tupl
             finding = Finding(
                 "row-numbers",
                 Severity.WARNING,
-                f"{capitalise(name_columns([name]))} numbers the rows. It is no measurement, and "
-                "correlates with every drift.",
+                f"{capitalise(name_columns([name]))} numbers the rows. Row numbers are not "
+                "measurements and correlate with any drift.",
                 columns=(name,),
                 fix=fix_role(Role.IGNORED, name),
             )

@@ -166,7 +166,7 @@ def _residuals(adjustment: RowAdjustment, values: np.ndarray) -> np.ndarray:
 
 
 def _check_covariates(model: Any, covariates: Any) -> Any:
-    """Return the covariates, which a model requires if and only if its fit received them."""
+    """Return the covariates, which are required if and only if the fit received them."""
     name, has_covariates = type(model).__name__, hasattr(model, "covariate_names_")
     if covariates is None and has_covariates:
         raise InputError(f"this {name} was fitted with covariates; pass them as `covariates`.")

@@ -1,8 +1,8 @@
 """Statistic of the knockoff filter: test of each column of a matrix with shadows.
 
 The statistic of a column is -log p, with the p-value of `leave_one_out_pvalues` against the
-components of the variables that are promising. The p-values need not be valid: the comparison with
-the shadows controls the false discovery rate. They are computed from the matrix alone, without
+components of the most significant columns. The p-values need not be valid: the comparison with the
+shadows controls the false discovery rate. They are computed from the matrix alone, without
 knowledge of which columns are shadows, and do not depend on the rate.
 
 Shadows are noise, and most columns of the matrix are shadows. The search begins with the columns

@@ -10,7 +10,7 @@ Permuted shadows satisfy the assumption if a null variable is independent of all
 are exchangeable (within groups). Random signs satisfy it if the deviations of a null variable from
 its centre have independent random signs, given their magnitudes and all other variables. The centre
 is the mean, or the fit of groups and covariates, by least squares with weights of one over the
-squared scales of the rows. Loud rows would otherwise move the centres of all variables, and the
+squared scales of the rows. Noisy rows would otherwise shift the centres of all variables, and
 centres divided by the scales of the rows would be shared variance.
 
 Missing values are part of Z, the matrix with shadows: a shadow has those of its variable. The

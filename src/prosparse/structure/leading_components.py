@@ -27,7 +27,7 @@ MIN_DOF = 4  # minimum degrees of freedom of a test: rows minus parameters of th
 # eigenvalues that bound the remaining ones.
 N_LEADING = 24
 N_EXTRA = 8
-# Residuals relative to the largest eigenvalue. Tests hardly depend on it: on four shapes the
+# Residuals relative to the largest eigenvalue. Tests depend little on it: on four shapes the
 # p-values at 0.001 and 0.01 differed by less than 2 % in the median. Fitted components need more.
 TEST_TOLERANCE = 1e-2
 FIT_TOLERANCE = 1e-3
@@ -115,7 +115,7 @@ class StandardisedData:
         return self.last_components
 
     def columns_of(self, members: np.ndarray) -> np.ndarray:
-        """Convert the mask of variables to that of their columns; equal unless there are blocks."""
+        """Convert a mask of variables to a mask of their columns; blocks have several."""
         return members
 
     def max_count(self, members: np.ndarray) -> int:

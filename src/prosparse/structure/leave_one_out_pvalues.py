@@ -3,8 +3,8 @@
 The statistic is R2(d), d = 1, ..., D, of a column with the leading components of a set of columns,
 the *members*. The components for a member are computed without it (`leave_one_out`). The p-values
 for d = 1, ..., D are combined (`false_discoveries`), so that no number of components has to be
-selected. The p-value of each d is the larger one of two null distributions, permutation and sign
-flips (`null_distribution`): it is valid if either null hypothesis holds.
+selected. The p-value of each d is the larger of those under permutation and under sign flips
+(`null_distribution`): it is valid if either null hypothesis holds.
 
 A second statistic finds pairs and small blocks, which form no leading component
 (`pair_correlation`). The p-value of a column is the smaller of the two, each divided by its weight.
@@ -48,11 +48,11 @@ COMPONENT_WEIGHT, PAIR_WEIGHT = 0.9, 0.1
 _MIN_EFFECTIVE_ENTRIES = 10.0
 _MIN_TAIL_EXPONENT = 0.65
 # Maximum number of scores that are computed separately for each column, without the column. With
-# more, the scores of all members are used: one column then hardly changes them.
+# more, the scores of all members are used: one column then has little effect.
 _MAX_OWN_SCORES = 2**22
 _FEW_ROWS = 30  # rows up to which the moments of sign flips are computed from residuals
 _COLUMNS_PER_CHUNK = 4096
-_MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant, whatever their signs
+_MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant
 _MANY_ROWS = 1000  # rows beyond which fourth powers of entries are not needed
 _ROUNDING = 1e-9  # relative rounding error of a p-value, at most
 

@@ -1,4 +1,4 @@
-"""Rows of unequal noise: the scale of each row, and data divided by it.
+"""Rows of unequal noise: scale of each row, and data with rows of equal scale.
 
 Samples differ in quality, dilution and depth: the magnitudes of uncorrelated columns rise and fall
 together. The scale of a row is the median magnitude m of its standardised entries, relative to the
@@ -43,7 +43,7 @@ def equalise_rows(op: Operator, adjustment: RowAdjustment | None = None) -> Equa
     """Divide each row by its scale and standardise the columns again.
 
     The columns of ``op`` have equal variance. Groups and covariates are removed from the divided
-    rows by a design that is divided by the same scales (weighted least squares): residuals that are
+    rows by a design that is divided by the same scales (weighted least squares). Residuals that are
     divided afterwards would be correlated in the direction of the design.
     """
     adjustment = intercept(op.shape[0]) if adjustment is None else adjustment
@@ -74,7 +74,7 @@ def estimate_row_scale(
 
     The residuals of a row are corrected for its leverage in the design. Missing entries, outside
     the mask ``seen``, are ignored. ``among`` are the positions of the columns that are used, all by
-    default. Without any, the rows have equal scales.
+    default. If it is empty, the rows have equal scales.
     """
     n = op.shape[0]
     among = np.arange(op.shape[1]) if among is None else among
@@ -101,7 +101,7 @@ def estimate_row_scale(
 
 
 def _observed_median(magnitudes: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Compute the median of the observed entries of each row; rows without any are typical."""
+    """Compute the median of the observed entries of each row; rows without any get that of all."""
     missing = ~seen.any(axis=1)
     observed = np.where(seen, magnitudes, np.nan)
     observed[missing] = np.nanmedian(observed)

@@ -4,14 +4,14 @@ A variable has shared variance if the principal components of the *other* variab
 it than expected under the null (`leave_one_out_pvalues`). Noise variables make the components less
 accurate. The test is therefore iterated with the components of the selected variables:
 
-1. **Candidates.** Each variable is tested against the components of all others, then against the
-   components of the discoveries, at decreasing rates until the stated one is reached and the set
-   converges. The larger initial rates find factors that most variables do not load on.
+1. **Candidates.** Each variable is tested against the components of all others, then against those
+   of the discoveries. The rate decreases until the stated one is reached and the set converges. The
+   larger initial rates find factors that most variables do not load on.
 2. **Confirmation.** A candidate has influenced the selection of the others, and false candidates
    can support each other. Each candidate is tested again against the set that remains *without it*:
    the candidate is removed, then by backward elimination all that are no longer significant. For a
-   variable that is independent of the others, that set hardly depends on it, and the p-value is
-   uniform. With more than 100 candidates, one of them hardly changes the components, and the
+   variable that is independent of the others, that set depends little on it, and the p-value is
+   uniform. With more than 100 candidates, a single one has little effect on the components, and the
    leave-one-out test is sufficient.
 3. **Decision.** The Benjamini-Hochberg procedure is applied to the confirmed p-values; variables
    that are not candidates are not selected.
@@ -122,7 +122,7 @@ def confirm_candidates(
 ) -> np.ndarray:
     """Test each candidate against a set that it has not influenced.
 
-    The p-values of all other variables come from ``test``, which gave the candidates.
+    The p-values of all other variables are those of ``test``, which selected the candidates.
     """
     columns = np.flatnonzero(candidates)
     if columns.size == 0:

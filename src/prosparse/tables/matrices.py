@@ -173,7 +173,7 @@ def _refuse_large(path: Path, X: Any, names: list[str], variables: list[int]) ->
 
 
 def _refuse_empty(path: Path, n: int, p: int, n_entries: int) -> None:
-    """Raise an error if nearly all rows or columns are empty: they take memory."""
+    """Raise an error if nearly all rows or columns are empty, because they require memory."""
     limit = MAX_EMPTY + 10 * n_entries
     if n > limit or p > limit:
         raise TableError(

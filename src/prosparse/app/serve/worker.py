@@ -1,7 +1,7 @@
 """Worker process: checks a table, or runs a command, and reports to the server.
 
-Requests and events are JSON, so that a table that misuses a reader cannot make the server load
-objects. A request has the keys ``task``, ``memory`` and the arguments of the task.
+Requests and events are JSON, so that a malicious table cannot make the server load Python objects.
+A request has the keys ``task``, ``memory`` and the arguments of the task.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Centre(NamedTuple):
 
 
 class Shadows(NamedTuple):
-    """Random numbers of the shadows, and the places of the original columns."""
+    """Random numbers of the shadows, and the layers of the original columns."""
 
     n_shadows: int  # K
     seed: int
@@ -230,7 +230,7 @@ def random_signs(shape: int | tuple[int, int], rng: np.random.Generator) -> np.n
 
 
 def _permute(block: Array, permutations: np.ndarray) -> Array:
-    """Move the rows of each column of an array of any library."""
+    """Permute the rows of each column of an array of any library."""
     if is_numpy_array(block):
         return np.take_along_axis(block, permutations, axis=0)
     xp, (n, p) = array_namespace(block), block.shape

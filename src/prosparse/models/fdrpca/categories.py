@@ -108,7 +108,7 @@ class MixedProjection(AdjustedProjection):
 
     @property
     def level_components_(self) -> dict[str, np.ndarray]:
-        """Contribution of each level of the categories to the scores, (n_components_, n_levels).
+        """Contributions of the levels of the categories to the scores, (n_components_, n_levels).
 
         The scores are the sums of the contributions of all variables. The mean contribution of the
         rows is 0, and the root mean square is the entry of ``components_``.

@@ -105,19 +105,19 @@ class FDRPCA(MixedProjection):
     control : {"bh", "knockoff"}, default="bh"
         Control of the false discovery rate. "bh" applies the Benjamini-Hochberg procedure to the
         p-values; the rate is established by simulation. "knockoff" compares each variable with
-        randomised copies of it, its *shadows*; the rate is proved in finite samples (see Notes). It
-        selects at least 1 / (``fdr`` * ``n_shadows``) variables, or none.
+        randomised copies of it, its *shadows*; the rate is proven for finite samples (see Notes).
+        It selects at least 1 / (``fdr`` * ``n_shadows``) variables, or none.
     n_shadows : int, default=1
         Number of shadows of each variable, for ``control="knockoff"``. More shadows allow smaller
         selections.
     n_draws : int, default=1
         Number of times that the shadows are drawn, for ``control="knockoff"``. The e-values of all
-        draws are averaged: with 10 draws or more, the selection hardly depends on ``random_state``.
+        draws are averaged: with 10 draws or more, the selection depends little on ``random_state``.
     min_communality : float, default=0.0
         Minimum communality of selected variables, between 0 and 1.
     max_features : int or None, default=None
-        Maximum number of selected variables. Of more significant variables, those with the largest
-        communality are selected. By default, all significant variables are.
+        Maximum number of selected variables. If more are significant, those with the largest
+        communality are selected. By default, there is no maximum.
     rank_transform : bool, default=False
         Whether the test uses normal scores of the ranks of each column, which reduces the influence
         of single entries. Components and scores are computed from the untransformed columns.
@@ -143,7 +143,7 @@ class FDRPCA(MixedProjection):
     qvalues_ : ndarray of shape (n_features_in_,)
         Benjamini-Hochberg adjusted p-values. Variables with a q-value of at most ``fdr`` and a
         communality of at least ``min_communality`` are selected. The p-values depend on ``fdr``;
-        fit again for another rate. With ``control="knockoff"``, the least rate at which each
+        fit again for another rate. With ``control="knockoff"``, the smallest rate at which each
         variable is selected.
     knockoff_statistics_ : ndarray of shape (n_draws, n_features_in_)
         Statistics of the knockoff filter: positive if a variable has a larger statistic than all of
@@ -222,11 +222,11 @@ class FDRPCA(MixedProjection):
     Notes
     -----
     **Null hypothesis.** A variable without shared variance is independent of the others. The
-    p-value is the larger one of two null distributions. Under *permutation*, the rows of the column
-    are exchangeable. Under *sign flips*, its entries have random signs and any magnitudes, so that
-    rows may differ in noise. Rows are divided by ``row_scale_`` before the test, which restores the
-    power that noisy rows cost. ``null="exchangeable"`` uses permutation alone, except for columns
-    with few nonzero entries.
+    p-value is the larger of those under two null distributions. Under *permutation*, the rows of
+    the column are exchangeable. Under *sign flips*, its entries have random signs and any
+    magnitudes, so that rows may differ in noise. Rows are divided by ``row_scale_`` before the
+    test, which restores the power that noisy rows cost. ``null="exchangeable"`` uses permutation
+    alone, except for columns with few nonzero entries.
 
     Rows must be independent. Time series and repeated measures violate this assumption. Pass
     patients, donors or batches as ``groups`` to compare rows within groups. Warnings report
@@ -249,7 +249,7 @@ class FDRPCA(MixedProjection):
     given all others, the false discovery rate is at most ``fdr`` for any number of rows and any
     distribution. With several draws, the e-BH procedure is applied to the mean e-values.
     ``min_communality`` removes variables after the selection; the rate of the remaining ones is not
-    proved.
+    proven.
 
     **Categories** are columns of a DataFrame with category or string dtype. Booleans are numbers 0
     and 1. A category with L levels is a block of L - 1 orthonormal columns, as in PCA of mixed data
@@ -372,9 +372,9 @@ class FDRPCA(MixedProjection):
             Group labels of the rows (donors, batches, repeated measures). Columns are centred
             within groups, which removes differences between groups.
         covariates : DataFrame or array-like of shape (n_samples, n_covariates) or None
-            Known variables of the rows, such as age, sex and batch. Variables are tested, and
-            components fitted, beyond what the covariates explain of them. Categorical, string and
-            boolean columns are coded by indicators of their levels.
+            Known variables of the rows, such as age, sex and batch. Their effects are removed
+            before variables are tested and components are fitted. Categorical, string and boolean
+            columns are coded by indicators of their levels.
 
         Returns
         -------

@@ -32,8 +32,9 @@ def empty_model() -> Diagnostic:
     """Report that the relaxed model contains no variable."""
     return Diagnostic(
         NoStructureWarning,
-        f"{StopReason.EMPTY_MODEL}. `relevance_` is zero, and `ranking_`, `support_` order "
-        "the variables by variance: do not interpret them. Try fewer components or more samples.",
+        f"{StopReason.EMPTY_MODEL}. `relevance_` is zero, and `ranking_` and `support_` "
+        "order the variables by variance: do not interpret them. Try fewer components or more "
+        "samples.",
     )
 
 

@@ -1,6 +1,6 @@
 """Posterior probability of each variable given the components of the others.
 
-The evidence of the papers knows one noise variance, and a variable enters it through its variance
+The evidence of the papers has one noise variance and depends on each variable through its variance
 alone. Here, a variable x of n rows is a regression on d scores Z, which are computed without x
 (`refinement`). It belongs to one of four classes,
 
@@ -24,8 +24,8 @@ variable less probable.
 
 The proportions of the classes, including those of a grid of g, and s are estimated from all
 variables by EM (empirical Bayes). If most inactive variables have the same variance, a variable of
-larger variance is thus hardly an inactive one; if their variances differ, the variance of a
-variable says nothing.
+larger variance is thus unlikely to be inactive; if their variances differ, the variance is
+uninformative.
 
 [Z86]  A. Zellner. On assessing prior distributions and Bayesian regression analysis with g-prior
        distributions. Bayesian Inference and Decision Techniques, 1986.
@@ -61,7 +61,7 @@ class Explained(NamedTuple):
     dof_flips: np.ndarray  # (p,) f' under random signs
 
     def without_flips(self) -> Explained:
-        """Return the same with the exact distribution of R2 under rows of equal noise."""
+        """Return the posterior with the exact distribution of R2 under rows of equal noise."""
         return self._replace(
             d_flips=np.full(self.r2.size, self.d), dof_flips=np.full(self.r2.size, self.dof)
         )

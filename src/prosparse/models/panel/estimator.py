@@ -122,7 +122,7 @@ class Panel(SparseProjection):
         the search is exact.
     empirical_weight_ : float
         Weight of the empirical covariance in the covariance that guides the selection; the factor
-        model has the remaining weight. It is chosen by held-out R2.
+        model has the remaining weight. It is selected by held-out R2.
     attainable_r2_ : float
         Proportion of the variance of a variable that all others predict in held-out rows, averaged
         over the variables.
@@ -579,7 +579,7 @@ class Panel(SparseProjection):
             Predictions in the original units.
         std : ndarray of shape (n_samples, n_features_in_ - n_selected_)
             Standard deviations, if ``return_std=True``. Intervals of 1.96 standard deviations cover
-            95 % of the entries of held-out rows, whatever their distribution.
+            95 % of the entries of held-out rows, for any distribution.
         lower, upper : ndarrays of shape (n_samples, n_features_in_ - n_selected_)
             Limits that cover each variable with probability ``coverage``, if
             ``return_interval=True``. They are wider in rows whose panel is far from the mean, or
@@ -598,8 +598,8 @@ class Panel(SparseProjection):
     def calibrate(self, X: TableLike) -> Self:
         """Calibrate the prediction intervals on rows that ``fit`` has not used.
 
-        The intervals then cover each variable of a new row from the same distribution with
-        probability at least ``coverage``: split conformal prediction, valid for any number of rows
+        By split conformal prediction, the intervals then cover each variable of a new row from the
+        same distribution with probability at least ``coverage``. This holds for any number of rows
         and any distribution. At least ``coverage / (1 - coverage)`` values of each variable are
         required.
 

@@ -152,7 +152,7 @@ def _fold_residuals(
 def _precision_squares_by_row(
     op: Operator, fold: Fold, psi: np.ndarray, C: np.ndarray
 ) -> np.ndarray:
-    """Compute the sums of squares of P x over held-out rows from the rows."""
+    """Compute the sums of squares of P x over held-out rows from an array of the rows."""
     like = op.column_squares()
     mean, C_device, inverse = (
         from_numpy(part, like, op.dtype) for part in (fold.mean, C, 1.0 / psi)
@@ -165,7 +165,7 @@ def _precision_squares_by_row(
 def _precision_squares_by_product(
     op: Operator, fold: Fold, squares: np.ndarray, psi: np.ndarray, C: np.ndarray
 ) -> np.ndarray:
-    """Compute the same from sums of squares and X'T with T = X C, without an array of rows."""
+    """Compute these sums from sums of squares and X'T with T = X C, without an array of rows."""
     T = project_some_rows(op, C, fold.held_out) - fold.mean @ C
     XT = project_columns(op, T, fold.held_out) - np.outer(fold.mean, T.sum(axis=0))
     cross = np.einsum("pr,pr->p", XT, C)

@@ -1,4 +1,4 @@
-"""Covariance that guides the selection, chosen by the held-out R2 of the panels that it selects.
+"""Covariance that guides the selection, by the held-out R2 of the panels that it selects.
 
 The covariance is a weighted mean of the factor model and of the empirical covariance. Each weight
 selects panels in all folds, and the held-out rows evaluate them.
@@ -47,7 +47,7 @@ SMALL_TABLE = 100  # number of columns up to which all weights and swaps are eva
 
 
 class SelectionTask(NamedTuple):
-    """What is selected: constraints, criterion, and whether the size is given."""
+    """Task of the selection: constraints, criterion, and whether the size is given."""
 
     constraints: Constraints
     criterion: Criterion
@@ -108,12 +108,12 @@ def choose_guide(
     factor_models: list[FoldModel],
     task: SelectionTask,
 ) -> Guide:
-    """Choose the weight of the empirical covariance by the held-out R2 of the panels.
+    """Select the weight of the empirical covariance by the held-out R2 of the panels.
 
     Each weight selects and predicts in each fold. Among the weights within one standard error of
-    the largest R2, the one that the shape of the data favours is chosen: the largest if there are
-    more rows than columns, otherwise the smallest. With many columns and few rows, the empirical
-    covariance is not considered, nor for information, which refers to the factors.
+    the largest R2, the largest weight is selected if there are more rows than columns, otherwise
+    the smallest. With many columns and few rows, the empirical covariance is not considered, nor
+    for information, which refers to the factors.
     """
     shares = cross_validated.squares.sum(axis=1)
     shares = shares / shares.sum()

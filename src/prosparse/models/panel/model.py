@@ -2,8 +2,8 @@
 
 1. A factor model is estimated whose common variances and communalities are those of held-out rows
    (`folds`, `factors`).
-2. The covariance of the factor model is mixed with the empirical one. The weight is chosen by the
-   held-out R2 of the panels that it selects (`choose_guide`).
+2. The covariance of the factor model is mixed with the empirical one. The weight is selected by the
+   held-out R2 of its panels (`choose_guide`).
 3. Variables are selected greedily and swapped (`greedy`); the best set of few columns is found
    exactly (`best_subset`). Among variables with similar gains, those with larger variance are
    preferred (`variance_weighting`).

@@ -198,7 +198,7 @@ def expected_squares(
 def explained_proportion(squares: ColumnSquares, n_rows: int, is_scaled: bool) -> float:
     """Compute the proportion of explained variance of all columns.
 
-    Scaled columns that hardly varied in `fit` would dominate the sums: their weight is limited.
+    Scaled columns with little variance in `fit` would dominate the sums: their weight is limited.
     """
     residual, total = squares
     if is_scaled:
