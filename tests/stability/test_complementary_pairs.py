@@ -45,7 +45,7 @@ def found():
         SPPCA(2, penalty=30.0, max_iter=15),
         SCA(2, prior="hyperbolic", max_iter=100),
         EMPCA(2, n_nonzero=6, random_state=0),
-        Panel(6, criterion="information"),
+        Panel(6),
     ],
     ids=lambda model: type(model).__name__,
 )

@@ -18,7 +18,6 @@ from ...data.counts import hellinger
 from ...data.row_groups import row_groups
 from ...errors import NoStructureWarning, ParameterError, ShortPanelWarning, warn
 from .._base import SparseProjection, seed_of
-from .greedy import Criterion
 from .markers import add_markers, label_rows
 from .model import Options, solve
 from .new_rows import NewRows, find_columns, validate_some_columns
@@ -55,11 +54,6 @@ class Panel(SparseProjection):
     target_recovery : float, default=0.9
         Target of ``relative_r2_path_``, between 0 and 1. Not used if ``n_features_to_select`` is
         given.
-    criterion : {"reconstruction", "information"}, default="reconstruction"
-        Gain of a variable: reduction of the squared error of reconstructing all variables, or
-        information about the factors. The latter is within 1 - 1/e of the optimum, and
-        ``bound_path_`` bounds the difference. It is preferable for small panels selected from few
-        rows, but reconstructs the variables less accurately.
     include : column names, positions or a mask, default=()
         Variables that are always selected, for example known markers. They come first.
     exclude : column names, positions or a mask, default=()
@@ -245,7 +239,6 @@ class Panel(SparseProjection):
         n_features_to_select: int | None = None,
         *,
         target_recovery: float = 0.9,
-        criterion: Criterion = "reconstruction",
         include: ColumnGroup = (),
         exclude: ColumnGroup = (),
         costs: ArrayLike | None = None,
@@ -260,7 +253,6 @@ class Panel(SparseProjection):
     ):
         self.n_features_to_select = n_features_to_select
         self.target_recovery = target_recovery
-        self.criterion = criterion
         self.include = include
         self.exclude = exclude
         self.costs = costs
@@ -328,7 +320,6 @@ class Panel(SparseProjection):
                 constraints,
                 self.n_features_to_select is not None,
                 float(self.target_recovery),
-                self.criterion,
                 is_scaled=not self.counts,
                 coverage=float(self.coverage),
                 seed=seed,

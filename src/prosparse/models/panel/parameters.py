@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...data.column_groups import ColumnGroup, column_positions
-from ...errors import ParameterError, check_bool, check_choice, check_integer
-from .greedy import Constraints, Criterion
+from ...errors import ParameterError, check_bool, check_integer
+from .greedy import Constraints
 
 
 class ColumnNames(NamedTuple):
@@ -91,7 +91,6 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         value = parameters[name]
         if not (isinstance(value, Real) and 0.0 < float(value) < 1.0):
             raise ParameterError(f"`{name}` must be in (0, 1), got {value!r}.")
-    check_choice("criterion", parameters["criterion"], get_args(Criterion))
     check_bool("counts", parameters["counts"])
     check_integer("markers_per_label", parameters["markers_per_label"], 0)
     mean_range, max_total = parameters["mean_range"], parameters["max_total"]
