@@ -11,8 +11,8 @@ evaluation on held-out rows. Forward selection component analysis is implemented
 residuals of all columns in each step. Times are the shortest of several after a warm-up, with the
 default BLAS threads; compare the ratios.
 
-The atlas has the density of real counts: each cell is the sum of two cells of pbmc3k of one type, of
-which each molecule is kept with probability 1/2. Peak memory is that of the process.
+The atlas has the density of real counts: each cell is the sum of two cells of pbmc3k of one type,
+of which each molecule is kept with probability 1/2. Peak memory is that of the process.
 
 Competing packages, if installed: fastcan, skfeature-chappers (NDFS, SPEC), spapros (PCA score) and
 scmer. The methods of E19 are in `papers.competing_selection`.
