@@ -813,6 +813,7 @@ def cells(n=160, p=60, seed=0):
     return make_cell_counts(n, p, n_types=4, n_markers=6, random_state=seed).X
 
 
+@pytest.mark.slow
 @pytest.mark.quick
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array, lambda X: X.toarray()])
 def test_select_panel_equals_the_estimator(kind):
@@ -1076,7 +1077,7 @@ def test_constraints_of_spatial_panels():
 
 FUNCTIONS = [
     (psa.tl.gsppca, GSPPCA, {"n_components", "n_features_to_select"}),
-    (psa.tl.fdrpca, FDRPCA, {"n_components", "max_features", "counts"}),
+    (psa.tl.fdrpca, FDRPCA, {"n_components", "max_features", "counts", "ordered_scores"}),
     (psa.tl.sca, SCA, {"n_components", "views"}),
     (
         psa.pp.select_panel,
@@ -1095,7 +1096,7 @@ def test_signatures_spell_out_the_parameters_of_the_estimator(function, estimato
     for name, value in estimator().get_params().items():
         if name not in own:
             assert there[name].default == value, name
-    assert own - {"n_features_to_select", "max_features"} <= set(there)
+    assert own - {"n_features_to_select", "max_features", "ordered_scores"} <= set(there)
     described = re.findall(r"^(\w+) : ", function.__doc__.partition("Returns")[0], re.MULTILINE)
     assert sorted(described) == sorted(there)
 

@@ -230,6 +230,7 @@ def test_letters_after_z():
     assert letters[24:] == ["y", "z", "aa", "ab"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [None, (3.0, 2.0), (0.9, 0.9)])
 def test_layout_with_long_names_and_small_figures(long_names, size):
     """The plot keeps a positive size, without a warning of the layout engine."""
@@ -331,6 +332,7 @@ def test_panel_r2_ends_at_the_heldout_r2(panel):
     np.testing.assert_allclose(few.r2, display.r2[:2, :shown])
 
 
+@pytest.mark.slow
 def test_panel_of_automatic_size():
     X = make_globally_sparse(100, 60, n_components=3, n_informative=50, random_state=0).X
     model = Panel().fit(X)

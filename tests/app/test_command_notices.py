@@ -363,6 +363,7 @@ def test_response_with_decimal_commas(where, inside):
     assert run_json(*arguments)["coefficients"]["v1"] == pytest.approx(model.selected_coef_[1])
 
 
+@pytest.mark.slow
 def test_regress_with_two_classes(inside):
     """Rows without a response are dropped."""
     y = DATA.X[:, 1] - DATA.X[:, 4] > np.median(DATA.X[:, 1] - DATA.X[:, 4])
@@ -393,6 +394,7 @@ def test_regress_with_two_classes(inside):
     assert "Regression of outcome: t.csv" in (folder / "report.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_diagnostics_and_script_of_a_classification(inside, capsys):
     y = DATA.X[:, 1] - DATA.X[:, 4] > np.median(DATA.X[:, 1] - DATA.X[:, 4])
     path = table(inside / "t.csv", outcome=["yes" if one else "no" for one in y])
@@ -439,6 +441,7 @@ def test_invalid_responses(inside, response, message):
         assert any("dropped 2 rows without a response" in note for note in found["notes"])
 
 
+@pytest.mark.slow
 def test_panel(inside):
     path = table(inside / "t.csv")
     lines = ["variable,price", *(f"{name},{k + 1}" for k, name in enumerate(NAMES))]
@@ -585,6 +588,7 @@ def test_commands_share_read_options(command):
     assert f"prosparse {command}" in result.output
 
 
+@pytest.mark.slow
 def test_import_of_one_estimator_imports_no_others(tmp_path):
     program = (
         "import sys, prosparse\nfrom prosparse import GSPPCA\n"

@@ -117,9 +117,9 @@ def _unequal_noise(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
         yield Finding(
             "unequal-noise",
             Severity.NOTE,
-            f"The rows have unequal noise: nine in ten rows differ by a factor of up to "
-            f"{high / low:.1f} in all columns at once. FDRPCA and GSPPCA allow for it; the "
-            "results of other methods depend on the noisiest rows.",
+            f"The rows have unequal noise: the scales of 90 % of the rows differ by a factor of up "
+            f"to {high / low:.1f}. FDRPCA and GSPPCA allow for this; the results of other methods "
+            "depend on the noisiest rows.",
         )
 
 

@@ -250,7 +250,7 @@ def _matched(covariate: Covariate, name: str, levels: tuple[str, ...] | None) ->
         raise ParameterError(
             f"`covariates` has {'an unknown level' if len(unknown) == 1 else 'unknown levels'} of "
             f"{name!r}: {_list_names(unknown)}. The fit had {_list_names(levels)}. Effects of new "
-            "levels cannot be removed: fit again with rows of them."
+            "levels cannot be removed: fit again with rows of these levels."
         )
     return Covariate(name, values, levels)
 

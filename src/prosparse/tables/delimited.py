@@ -501,8 +501,8 @@ def _advise(cell: str, text_format: TextFormat) -> str | None:
         )
         mark = "comma" if text_format.decimal == "," else "point"
         return (
-            f"The decimal mark of this file is a {mark}. Remove thousands separators, or name them "
-            f"by --thousands; {remedy}; if the column is not a variable"
+            f"The decimal mark of this file is a {mark}. Remove thousands separators, or specify "
+            f"them by --thousands; {remedy}; if the column is not a variable"
         )
     return None if any(character.isalnum() for character in cell) else MISSING_ADVICE
 

@@ -151,10 +151,10 @@ class Panel(SparseProjection):
         Proportion of the held-out values of each variable that lie in its interval, calibrated
         without their fold; 1 for variables of the panel.
     heldout_coverage_by_error_ : ndarray of shape (5,)
-        The same in fifths of the rows, in the order of the prediction errors of the other
+        Proportion in fifths of the rows, in the order of the prediction errors of the other
         variables of the row.
     heldout_coverage_by_group_ : dict
-        The same in the rows of each group; empty without groups.
+        Proportion in the rows of each group; empty without groups.
     interval_exponent_ : float
         Exponent, between 0 and 1, by which the intervals widen with the distance of the panel of a
         row from the mean.
