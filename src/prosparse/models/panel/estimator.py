@@ -409,7 +409,7 @@ class Panel(SparseProjection):
         )
 
     def panel_to_frame(self) -> Any:
-        """Return the variables of the panel as a pandas DataFrame, for example to order probes.
+        """Return the variables of the panel as a pandas DataFrame.
 
         Returns
         -------
