@@ -210,6 +210,10 @@ class LazyRows(ABC):
     def rmatmul(self, Y: Array) -> Array:
         """Multiply the transpose by a matrix with one row per row."""
 
+    @abstractmethod
+    def stored(self) -> Any:
+        """Compute the entries at the stored positions of a sparse matrix, as a CSR array."""
+
     @property
     def T(self) -> LazyColumns:
         return LazyColumns(self)
