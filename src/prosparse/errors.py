@@ -71,7 +71,7 @@ class DuplicateRowsWarning(UserWarning):
 
 
 class MissingValuesWarning(UserWarning):
-    """Missing values make results inaccurate, or depend on what is estimated."""
+    """Warning that missing values make results inaccurate, or depend on the components."""
 
 
 class RawCountsWarning(UserWarning):

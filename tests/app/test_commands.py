@@ -96,6 +96,7 @@ def test_select_writes_a_folder_of_results(inside):
     assert "Variable selection: plants.csv" in (folder / "report.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["select", "panel", "fit"])
 def test_estimator_is_built_once(inside, command, monkeypatch):
     """Only one estimator exists, so that the command cannot describe another one."""
@@ -483,6 +484,7 @@ def test_groups(inside):
     assert "row 3 of the data: the group 'donor' is missing" in " ".join(refused.stderr.split())
 
 
+@pytest.mark.slow
 def test_select_with_method_panel(inside):
     path = sheet(inside / "t.csv", label=False)
     result = run(app, ["select", path, "--method", "panel", "--variables", "4", "--json"])
@@ -541,6 +543,7 @@ def test_python_m_prosparse(inside):
     shutil.rmtree(inside / "t-prosparse")
 
 
+@pytest.mark.slow
 def test_permutation_null(inside):
     """GSPPCA selects variables of null datasets if the noise variances differ."""
     rng = np.random.default_rng(0)
@@ -580,6 +583,7 @@ def test_permutations_are_skipped_if_a_fit_is_slow(inside, monkeypatch):
     assert asked["null_expected_n_selected"] == 0
 
 
+@pytest.mark.slow
 def test_stability_selection(inside):
     path = sheet(inside / "t.csv")
     printed = json.loads(
@@ -633,6 +637,7 @@ def test_script_reproduces_the_selection(inside, options, capsys):
     assert sorted(ast.literal_eval(names)) == sorted(printed["selected"])
 
 
+@pytest.mark.slow
 def test_diagnostics_and_script_of_a_regression(inside, capsys, monkeypatch):
     monkeypatch.setattr("prosparse.app.diagnostics.MAX_SECONDS", math.inf)
     path = sheet(inside / "t.csv", label=False, decimal=".", separator=",")

@@ -140,6 +140,7 @@ def test_pipeline_passes_column_names(name):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_grid_search(name):
     grid = METHODS[name].grid
@@ -159,6 +160,7 @@ def test_grid_search_inside_a_pipeline(name):
     assert search.best_score_ <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_cross_val_score(name):
     scores = cross_val_score(made(name), X, response(name), cv=3, error_score="raise")
@@ -178,6 +180,7 @@ def test_cross_val_score_of_a_selection(name):
     assert np.all(np.isfinite(scores))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_column_transformer(name):
     table = X.assign(label=np.arange(60) % 3)
@@ -205,6 +208,7 @@ def test_feature_union(name):
     assert list(out.columns[-12:]) == [f"identity__{name}" for name in NAMES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSFORMERS)
 @pytest.mark.parametrize("container", ["pandas", "polars"])
 def test_set_output(name, container):
@@ -259,6 +263,7 @@ def values_of(found):
     return np.asarray(found.to_pandas() if hasattr(found, "column_names") else found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fitted_to", ["pandas", "pyarrow"])
 @pytest.mark.parametrize("name", ALL)
 def test_every_method_accepts_a_pyarrow_table(name, fitted_to):

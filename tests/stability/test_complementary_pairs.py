@@ -36,6 +36,7 @@ def found():
     return stability_selection(FDRPCA().fit(frame), frame, 12, random_state=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
@@ -58,6 +59,7 @@ def test_informative_variables_are_selected_on_halves(model):
     np.testing.assert_array_equal(stability.selected, model.support_)
 
 
+@pytest.mark.slow
 def test_regression_needs_the_response():
     model = SpinyRegressor().fit(REGRESSION.X, REGRESSION.y)
     stability = stability_selection(model, REGRESSION.X, 10, y=REGRESSION.y, random_state=0)

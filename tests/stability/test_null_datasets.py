@@ -177,6 +177,7 @@ def test_given_number_is_not_compared():
     assert len(null.summary()) == 1
 
 
+@pytest.mark.slow
 def test_panel_explains_little_of_null_datasets():
     null = permutation_null(Panel(5).fit(X), X, 2, random_state=0)
     assert null.statistic > null.null_statistic.max()
@@ -306,6 +307,7 @@ def test_statistic_is_zero_without_selected_variables():
     assert found.expected_statistic == pytest.approx(np.sum(found.null_statistic[~none]) / 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "informative",
     [
@@ -362,6 +364,7 @@ COUNTS = np.random.default_rng(0).poisson(np.exp(1.0 + X[:, :1] * np.linspace(-1
 SHARED = X[:, :1] + 0.5 * np.random.default_rng(1).normal(size=(60, 9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "data", "y", "message"),
     [

@@ -11,7 +11,7 @@ from ..errors import plural
 from .numbers import Numbers
 from .result import Finding, Severity, capitalise, name_columns, name_rows
 
-# Numbers that stand for missing values in statistics programs and questionnaires.
+# Numeric codes for missing values in statistics programs and questionnaires.
 _NEGATIVE_CODES: tuple[float, ...] = (
     -9.0,
     -77.0,
@@ -90,7 +90,7 @@ def _empty_and_constant(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _codes(numbers: Numbers) -> Iterator[Finding]:
-    """Find numbers that stand for missing values, far from the other values of a column."""
+    """Find numeric codes for missing values, far from the other values of a column."""
     found: dict[float, list[int]] = {}
     count: dict[float, int] = {}
     smallest, largest = numbers.extremes
@@ -111,7 +111,7 @@ def _codes(numbers: Numbers) -> Iterator[Finding]:
             "missing-codes",
             Severity.WARNING,
             f"The value {code:g} occurs {plural(count[code], 'time')} in {name_columns(names)}, "
-            "far from the other values. It probably stands for a missing value.",
+            "far from the other values. It is probably a code for missing values.",
             columns=names,
             fix=f"--na {code:g}",
         )

@@ -117,9 +117,9 @@ def _unequal_noise(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
         yield Finding(
             "unequal-noise",
             Severity.NOTE,
-            f"The rows have unequal noise: nine in ten rows differ by a factor of up to "
-            f"{high / low:.1f} in all columns at once. FDRPCA and GSPPCA allow for it; the "
-            "results of other methods depend on the noisiest rows.",
+            f"The rows have unequal noise: the scales of 90 % of the rows differ by a factor of up "
+            f"to {high / low:.1f}. FDRPCA and GSPPCA allow for this; the results of other methods "
+            "depend on the noisiest rows.",
         )
 
 
@@ -162,7 +162,7 @@ def _near_duplicates(numbers: Numbers) -> list[tuple[int, int]]:
     """Find pairs of rows that are far closer to each other than to their k-th neighbours.
 
     The distances r_1 < r_k of a row to its nearest neighbours satisfy P(r_1 < c r_k) = about
-    (k - 1) c^d in d dimensions, whatever the density. The intrinsic dimension d is estimated from
+    (k - 1) c^d in d dimensions, for any density. The intrinsic dimension d is estimated from
     the median of r_1 / r_k (compare Facco et al. 2017).
     """
     Z = numbers.standardised
@@ -192,8 +192,8 @@ def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
     """Find values that rise or fall along the rows, also within blocks of rows.
 
     Sorted rows (patients, then controls) differ between blocks. A drift of an instrument continues
-    within each of them: the trends within the blocks agree. Random orders of the rows, which keep
-    the correlation of the columns, give the null distribution.
+    within each of them: the trends within the blocks agree. Row permutations, which preserve the
+    correlation of the columns, give the null distribution.
     """
     Z = np.delete(numbers.standardised, outliers, axis=0)
     n, p = Z.shape

@@ -223,5 +223,5 @@ class RowAdjustment:
 
 
 def intercept(n: int) -> RowAdjustment:
-    """Return the adjustment of n rows for one intercept."""
+    """Return the adjustment of n rows for an intercept."""
     return RowAdjustment(single_group(n))

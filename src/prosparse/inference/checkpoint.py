@@ -22,6 +22,7 @@ from ..data.arrays import from_numpy, to_numpy
 from ..errors import CheckpointError, ParameterError, check_integer
 from ..files import PARTIAL, replace_file
 from ..npy import check_members, read_array
+from ..phrases import truncate
 
 T = TypeVar("T")
 
@@ -65,12 +66,13 @@ class Checkpoint:
             digest = arrays.pop("digest", None)
         except Exception as error:  # `zipfile`, NumPy and `json` raise errors of many types.
             raise self._not_a_checkpoint(str(error)) from error
-        changed = [k for k in sorted({*current, *saved}) if current.get(k) != saved.get(k)]
+        changed = [
+            (k, *(truncate(str(values.get(k)), MAX_VALUE_LENGTH) for values in (saved, current)))
+            for k in sorted({*current, *saved})
+            if current.get(k) != saved.get(k)
+        ]
         if changed:
-            changes = ", ".join(
-                f"{k} was {_abbreviate(saved.get(k))}, is {_abbreviate(current.get(k))}"
-                for k in changed
-            )
+            changes = ", ".join(f"{k} was {old}, is {new}" for k, old, new in changed)
             raise CheckpointError(
                 f"{self.path} was written by a fit with other parameters: {changes}. {REMEDY}"
             )
@@ -172,12 +174,6 @@ def _to_builtin(value: Any) -> Any:
     if isinstance(value, np.random.RandomState):  # Its ``repr`` contains its address.
         return _to_builtin(value.get_state())
     return value
-
-
-def _abbreviate(text: str | None) -> str:
-    """Shorten a value: lists of columns can have thousands of entries."""
-    text = str(text)
-    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 3]}..."
 
 
 class Stage:

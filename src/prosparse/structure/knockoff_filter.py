@@ -17,7 +17,7 @@ none, are selected.
 
 The numbers e_j = p K 1{W_j >= t} / (1 + V(t)) are *e-values*: the sum of their expectations over
 the null variables is at most p. Their means over several draws of the shadows are e-values as well,
-and hardly depend on a single draw. The e-BH procedure controls the rate: it selects the k variables
+and depend little on a single draw. The e-BH procedure controls the rate: it selects the k variables
 with the largest e-values, for the largest k with p / (k e_(k)) <= q [RB24].
 
 [BC15]  R. F. Barber, E. J. Candes. Controlling the false discovery rate via knockoffs. Annals of

@@ -27,7 +27,7 @@ MIN_DOF = 4  # minimum degrees of freedom of a test: rows minus parameters of th
 # eigenvalues that bound the remaining ones.
 N_LEADING = 24
 N_EXTRA = 8
-# Residuals relative to the largest eigenvalue. Tests hardly depend on it: on four shapes the
+# Residuals relative to the largest eigenvalue. Tests depend little on it: on four shapes the
 # p-values at 0.001 and 0.01 differed by less than 2 % in the median. Fitted components need more.
 TEST_TOLERANCE = 1e-2
 FIT_TOLERANCE = 1e-3

@@ -48,11 +48,11 @@ COMPONENT_WEIGHT, PAIR_WEIGHT = 0.9, 0.1
 _MIN_EFFECTIVE_ENTRIES = 10.0
 _MIN_TAIL_EXPONENT = 0.65
 # Maximum number of scores that are computed separately for each column, without the column. With
-# more, the scores of all members are used: one column then hardly changes them.
+# more, the scores of all members are used: one column then has little effect.
 _MAX_OWN_SCORES = 2**22
 _FEW_ROWS = 30  # rows up to which the moments of sign flips are computed from residuals
 _COLUMNS_PER_CHUNK = 4096
-_MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant, whatever their signs
+_MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant
 _MANY_ROWS = 1000  # rows beyond which fourth powers of entries are not needed
 _ROUNDING = 1e-9  # relative rounding error of a p-value, at most
 
@@ -72,12 +72,19 @@ class LeaveOneOutTester:
         Whether all columns are tested by sign flips as well as by permutation.
     pairs : LargestCorrelations or None
         Test of the largest correlations; computed if None.
+    n_layers : int
+        Number of layers of columns. Column j of each layer belongs to variable j, of whose columns
+        at most one is a discovery: the one with the smallest p-value.
     """
 
     def __init__(
-        self, data: StandardisedData, robust: bool, pairs: LargestCorrelations | None = None
+        self,
+        data: StandardisedData,
+        robust: bool,
+        pairs: LargestCorrelations | None = None,
+        n_layers: int = 1,
     ):
-        self.data, self.robust = data, robust
+        self.data, self.robust, self.n_layers = data, robust, n_layers
         self.fourth_moments = data.fourth_moments()
         self.pairs = (
             find_largest_correlations(data, self.fourth_moments) if pairs is None else pairs
@@ -160,7 +167,8 @@ class LeaveOneOutTest:
     def discoveries(self, fdr: float, *, flips: bool = True) -> np.ndarray:
         """Apply the Benjamini-Hochberg procedure to all columns, (p,).
 
-        The discoveries are monotone in the p-values. Discoveries by upper bounds, and
+        Discoveries that are not the best column of their variable are removed (`n_layers`). The
+        discoveries are monotone in the p-values. Discoveries by upper bounds, and
         non-discoveries by lower bounds, are therefore final. Only the p-values of the remaining
         columns are computed. The last result is cached.
         """
@@ -175,16 +183,33 @@ class LeaveOneOutTest:
         pvalues = np.where(is_certain, 0.0, 1.0)
         pvalues[undecided] = self.pvalues_of(undecided, flips=flips)
         mask = benjamini_hochberg(pvalues, fdr)
+        if self.tester.n_layers > 1:
+            mask = self._best_columns(np.flatnonzero(mask), flips=flips)[0]
         self._last_discoveries = (fdr, flips), mask
         return mask
 
     def most_significant(self, count: int) -> np.ndarray:
-        """Return the mask of the ``count`` columns with the smallest p-values, (p,)."""
+        """Return the mask of the best columns of the ``count`` most significant variables, (p,)."""
         columns = np.argsort(self._lower_bounds, kind="stable")[: 4 * count]
-        pvalues = self.pvalues_of(columns, flips=False)
-        mask = np.zeros(self._squares.size, dtype=bool)
-        mask[columns[np.argsort(pvalues, kind="stable")[:count]]] = True
+        mask, pvalues = self._best_columns(columns, flips=False)
+        mask[np.argsort(pvalues, kind="stable")[count:]] = False
         return mask
+
+    def _best_columns(self, columns: np.ndarray, *, flips: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Restrict some columns to those with the smallest p-value of their variable.
+
+        Returns
+        -------
+        mask : bool ndarray of shape (p,)
+        pvalues : ndarray of shape (p,)
+            Infinite outside the mask.
+        """
+        pvalues = np.full(self._squares.size, np.inf)
+        pvalues[columns] = self.pvalues_of(columns, flips=flips)
+        by_layer = pvalues.reshape(self.tester.n_layers, -1)
+        best = np.arange(self.tester.n_layers)[:, None] == np.argmin(by_layer, axis=0)
+        by_layer[~best] = np.inf
+        return np.isfinite(pvalues), pvalues
 
     # --- statistics
 

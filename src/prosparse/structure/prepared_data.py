@@ -54,13 +54,25 @@ def prepare_data(
             return PreparedData(data, equalised.row_scale)
         data = StandardisedData(adjustment.adjust_operator(op), adjustment)
         return PreparedData(data, estimate_row_scale(op, adjustment))
-    # The magnitudes of indicators depend on the frequencies of the levels only.
-    single = None if sizes is None else np.flatnonzero(np.repeat(sizes, sizes) == 1)
-    scale = estimate_row_scale(op, adjustment, seen, single)
+    scale = scale_of_numbers(op, adjustment, seen, sizes)
     if robust:
         op, adjustment = divide_rows(op, adjustment, scale, seen)
     data = observed_data(adjustment.adjust_operator(op), seen, adjustment, sizes).data
     return PreparedData(data, scale)
+
+
+def scale_of_numbers(
+    op: Operator,
+    adjustment: RowAdjustment,
+    seen: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
+) -> np.ndarray:
+    """Estimate the scale of each row from the variables of one column, (n,).
+
+    The magnitudes of indicators depend on the frequencies of the levels only.
+    """
+    single = None if sizes is None else np.flatnonzero(np.repeat(sizes, sizes) == 1)
+    return estimate_row_scale(op, adjustment, seen, single)
 
 
 def divide_rows(

@@ -43,7 +43,7 @@ def equalise_rows(op: Operator, adjustment: RowAdjustment | None = None) -> Equa
     """Divide each row by its scale and standardise the columns again.
 
     The columns of ``op`` have equal variance. Groups and covariates are removed from the divided
-    rows by a design that is divided by the same scales (weighted least squares): residuals that are
+    rows by a design that is divided by the same scales (weighted least squares). Residuals that are
     divided afterwards would be correlated in the direction of the design.
     """
     adjustment = intercept(op.shape[0]) if adjustment is None else adjustment
@@ -101,7 +101,7 @@ def estimate_row_scale(
 
 
 def _observed_median(magnitudes: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Compute the median of the observed entries of each row; rows without any get that of all."""
+    """Compute the median of the observed entries of each row, of all entries if there are none."""
     missing = ~seen.any(axis=1)
     observed = np.where(seen, magnitudes, np.nan)
     observed[missing] = np.nanmedian(observed)

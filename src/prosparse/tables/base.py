@@ -173,7 +173,7 @@ class Table(NamedTuple):
     labels : dict
         Columns that colour the scores, by name.
     notes : list of str
-        Observations about the file that a user should know.
+        Observations about the file.
     identifiers : tuple of str
         Columns that were dropped because they number or identify the rows.
     groups : list or None

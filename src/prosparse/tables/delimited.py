@@ -446,7 +446,7 @@ def _stream(path: Path, text_format: TextFormat, roles: Roles, options: ReadOpti
                     cells.extend(batch.column(str(k)).to_pylist())
                 options.progress(data.rows)
     except (pa.ArrowException, UnicodeError):
-        # pyarrow knows fewer formats of numbers than `parse_number`, and reports no line.
+        # pyarrow reads fewer formats of numbers than `parse_number`, and reports no line.
         del data
         return _read_slowly(path, text_format, roles, options)
     pa.default_memory_pool().release_unused()  # for the fit
@@ -501,8 +501,8 @@ def _advise(cell: str, text_format: TextFormat) -> str | None:
         )
         mark = "comma" if text_format.decimal == "," else "point"
         return (
-            f"The decimal mark of this file is a {mark}. Remove thousands separators, or name them "
-            f"by --thousands; {remedy}; if the column is not a variable"
+            f"The decimal mark of this file is a {mark}. Remove thousands separators, or specify "
+            f"them by --thousands; {remedy}; if the column is not a variable"
         )
     return None if any(character.isalnum() for character in cell) else MISSING_ADVICE
 

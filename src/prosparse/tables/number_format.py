@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import plural
+from ..phrases import list_items
 from .missing_codes import MISSING
 from .percentages import SIGN
 
@@ -136,21 +137,20 @@ class CensoredCells:
         for (row, j), number in values.items():
             X[row, j] = number
         columns = list(dict.fromkeys(j for _, j, _ in self.cells))
-        listed = ", ".join(repr(names[j]) for j in columns[:3])
+        listed = list_items([repr(names[j]) for j in columns], 3)
         count = plural(len(self.cells), "value")
         verb = {
             "half": "set to half the limit of detection",
             "lod": "set to the limit of detection",
             "missing": "read as missing",
         }[self.handling]
-        more = f" and {len(columns) - 3:,} more" if len(columns) > 3 else ""
         return [
-            f"{count} below or above a limit in {plural(len(columns), 'column')} ({listed}{more}) "
+            f"{count} below or above a limit in {plural(len(columns), 'column')} ({listed}) "
             f"{'was' if len(self.cells) == 1 else 'were'} {verb}; without a stated limit, the "
             "smallest value of the column is the limit"
             if self.handling != "missing"
             else f"{count} below or above a limit in {plural(len(columns), 'column')} "
-            f"({listed}{more}) {'was' if len(self.cells) == 1 else 'were'} {verb}"
+            f"({listed}) {'was' if len(self.cells) == 1 else 'were'} {verb}"
         ]
 
     def _value(self, value: CensoredValue, smallest: float, largest: float) -> float:

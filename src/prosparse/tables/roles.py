@@ -1,7 +1,7 @@
 """Roles of the columns of a table, and guesses of them by names and values.
 
-A column is a variable, the row names, a label (colours the scores), the groups of the rows
-(patients with several samples), a covariate (age, sex, batch), the response, or ignored.
+A column has one role: variable, row names, label (colours the scores), groups of the rows (patients
+with several samples), covariate (age, sex, batch), response, or ignored.
 """
 
 from __future__ import annotations

@@ -66,6 +66,7 @@ def test_greedy_selection_and_swaps_respect_conflicts_and_the_total(criterion, r
             assert found.order.size == 5 or not addable.any()
 
 
+@pytest.mark.slow
 def test_constraints_of_the_estimator(counts):
     X, _ = counts
     frame = pd.DataFrame(X, columns=[f"g{k}" for k in range(40)])

@@ -1,4 +1,4 @@
-"""Choices of the user as arguments of the command.
+"""Settings of the page as arguments of the command.
 
 The page runs the commands of ``prosparse``. The command that it shows is therefore the one that it
 ran.
@@ -41,7 +41,7 @@ _REPEATED = {"label", "ignore", "as_variable", "covariates", "na", "ignore_rows"
 
 
 class Settings(NamedTuple):
-    """Choices of the user for a table, as JSON."""
+    """Settings of the user for a table, as JSON."""
 
     roles: Mapping[str, str] = {}  # roles that differ from the guess, by column
     file_format: Mapping[str, Any] = {}  # fields of `FORMAT_FIELDS`

@@ -45,8 +45,8 @@ def serve(
         str,
         typer.Option(
             metavar="ADDRESS",
-            help=f"Address to bind to. Any other than loopback requires a password in {PASSWORD} "
-            "and is not encrypted.",
+            help=f"Address to bind to. Addresses other than loopback require a password in "
+            f"{PASSWORD} and are not encrypted.",
         ),
     ] = "127.0.0.1",
 ) -> None:

@@ -1,6 +1,6 @@
 """Jobs in worker processes, with progress, cancellation and a memory limit.
 
-Each job has its own process, so that a crash, a cancellation or a lack of memory affects no other
+Each job has its own process. A crash, a cancellation or a lack of memory therefore affects no other
 job, and all memory is released at the end. One process is started in advance, because the imports
 take longer than most analyses.
 """

@@ -214,7 +214,7 @@ class Pages:
         )
 
     async def change_setup(self, request: Request) -> Response:
-        """Apply the choices of the user, and run the analysis if requested."""
+        """Apply the submitted settings, and run the analysis if requested."""
         setup = _find(self.workspace.setups, request)
         fields = await read_fields(request)
         return await _in_thread(lambda: self._apply_changes(setup, fields))

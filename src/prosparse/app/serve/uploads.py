@@ -73,7 +73,7 @@ async def read_form(
 ) -> Form:
     """Read a form whose files are written to ``new_path(name)`` as they arrive.
 
-    Each path is in a folder of its own, which is removed if the form cannot be read.
+    Each path is in a separate folder, which is removed if the form cannot be read.
     """
     content_type, parameters = parse_options_header(request.headers.get("content-type", ""))
     boundary = parameters.get(b"boundary")

@@ -29,7 +29,7 @@ RowFunction = Callable[..., Any]  # function of a block and of its rows of furth
 # Approximate number of entries of entrywise blocks: large enough to hide Python's overhead, small
 # enough for a dozen temporary arrays to fit into the cache.
 ENTRIES_PER_BLOCK = 2**17
-# On a GPU each function call takes microseconds, whatever the size.
+# On a GPU each function call takes microseconds for any size.
 ENTRIES_ON_ACCELERATOR = 2**25
 # Products of stored entries, per entry of X, that take as long as a conversion to dense.
 _MIN_ENTRIES_PER_CONVERSION = 2.5

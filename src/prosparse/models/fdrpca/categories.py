@@ -17,6 +17,7 @@ from ...data.covariates import RowDesign
 from ...data.frames import data_frame
 from ...data.row_groups import is_missing
 from ...errors import InputError
+from ...structure import Blocks
 from .._covariates import AdjustedProjection
 from .model import Solution
 
@@ -36,6 +37,12 @@ class CodedTable(NamedTuple):
     def count_columns(self, columns: Columns) -> np.ndarray:
         """Count the varying columns of each variable, (p,)."""
         return np.bincount(self.variable[columns.varying_index], minlength=self.sizes.size)
+
+    def varying_blocks(self, columns: Columns) -> Blocks:
+        """Return the varying columns of the variables that have any."""
+        counts = self.count_columns(columns)
+        is_category = np.isin(np.arange(counts.size), list(self.blocks))
+        return Blocks(counts[counts > 0], is_category[counts > 0])
 
 
 def read_levels(
@@ -98,7 +105,7 @@ class MixedProjection(AdjustedProjection):
     Parameters of a subclass include ``ordered_scores``, and those of `_REQUIRE_NUMBERS`.
     """
 
-    _REQUIRE_NUMBERS = (("counts", True), ("rank_transform", True), ("control", "knockoff"))
+    _REQUIRE_NUMBERS = (("counts", True), ("rank_transform", True))
 
     category_columns_: np.ndarray
     category_levels_: dict[str, np.ndarray]

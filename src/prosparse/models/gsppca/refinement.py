@@ -3,8 +3,8 @@
 The evidence of the papers selects variables by their variance. The refinement starts from such a
 selection S and repeats two steps:
 
-1. R2(d) of each variable with the first d principal components of S, a member of S left out of its
-   own (`structure`). Columns are divided by their noise standard deviations, rows by their scales.
+1. R2(d) of each variable with the first d principal components of S without the variable itself
+   (`structure`). Columns are divided by their noise standard deviations, rows by their scales.
 2. The posterior probability of each variable (`inclusion`). The variables are ranked by their Bayes
    factors. With f_1 and f_0 the densities of an active and an inactive variable, the evidence of
    the first q variables is the product of f_1 over these and of f_0 over the others, times the

@@ -1,8 +1,8 @@
 """Solve GSPPCA: rank variables, compare cardinalities, fit components.
 
-The relaxed model ranks the variables (`model`), the evidence along the ranking determines their
-number (`evidence`), the components of the other variables refine the selection (`refinement`), and
-PCA on the selected columns gives the components.
+The relaxed model ranks the variables (`model`), and the evidence along the ranking determines their
+number (`evidence`). The components of the other variables refine the selection (`refinement`). PCA
+on the selected columns gives the components.
 """
 
 from __future__ import annotations

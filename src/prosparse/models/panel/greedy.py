@@ -21,8 +21,8 @@ Variables may be selected together (a *bundle*): the joint gain is then compared
 weights multiply the gains in comparisons only (`variance_weighting`).
 
 With many variables only those with the largest gains are updated (lazy evaluation, Minoux 1978).
-The gain of a variable decreases as others are selected, exactly for information and nearly always
-for reconstruction, so that its last known gain is an upper bound.
+The last known gain of a variable is an upper bound, because gains decrease as other variables are
+selected (always for information, nearly always for reconstruction).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ rows, which are drawn again (stochastic EM, Celeux & Diebolt 1985). Draws, unlik
 expectations, do not increase the correlations, so that held-out R2 is not too large.
 
 The values of a row are drawn from a covariance that was estimated *without* the row. With more
-columns than rows, the components of all rows contain the earlier draws of each row: its observed
+columns than rows, the components of all rows contain the earlier draws of each row. Its observed
 values would identify the row, and its draws would be repeated.
 """
 

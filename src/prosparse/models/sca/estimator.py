@@ -484,7 +484,7 @@ class SCA(HasDensity, SparseProjection):
             raise ParameterError(
                 f"`rate` must be at most {MAX_RATE / columns.per_variance(1.0):.3g} for data with "
                 f"standard deviations up to {columns.length(1.0):.1g}, got {self.rate:g}. `rate` "
-                "has the unit of one over a variance."
+                "has the unit of an inverse variance."
             )
         return SCAOptions(
             n_components=self.n_components,

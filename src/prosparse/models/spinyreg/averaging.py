@@ -234,7 +234,7 @@ def select_promising(model: SetModel[F], fit: F, max_visited: int) -> np.ndarray
 
     This order makes the draws independent of the column order. If there are too many variables,
     those of ``fit``, those most correlated with y and those that would add most to ``fit`` are
-    selected. The others would hardly ever be visited but increase the cost of every state.
+    selected. The others would rarely be visited but increase the cost of every state.
     """
     order = np.argsort(-model.marginal(), kind="stable")
     if order.size <= max_visited:

@@ -23,7 +23,7 @@ from .averaging import MIN_INCLUSION, Average
 from .credible import MIN_CORRELATION
 from .set_model import F, SetModel
 
-# A variable stands in for another if, with that one active, it is so much less often active.
+# Variable i represents j if P(j | i) is below this multiple of P(j | not i).
 MAX_COOCCURRENCE = 0.75
 
 

@@ -18,9 +18,9 @@ from rank-one formulas. They also give the probability of each variable given al
 these (Rao-Blackwellisation) needs far fewer states than counting visits, [ZR19].
 
 If a few variables explain y together but none explains much alone, all sets between the empty set
-and theirs are improbable, and single flips hardly ever connect the two. The intermediate sets of
-the search are jump targets: the process also jumps between any two of them, at any two scales, at
-a rate of the same form.
+and theirs are improbable, and single flips rarely connect the two. The intermediate sets of the
+search are jump targets: the process also jumps between any two of them, at any two scales, at a
+rate of the same form.
 """
 
 from __future__ import annotations

@@ -19,11 +19,10 @@ responses,
 
     T = log 1/2 [ mean_j BF({j}, 1)  +  sum_v p(v) mean_g BF(v, g) ] .
 
-The first term is sensitive to many weak correlations. The second term sums over the sets of a
-forward selection from the best single variables and over the pairs of strongly correlated
-variables (suppressor variables), under the prior on sets p(v); it is omitted for more than
-`START_COLUMNS` variables. For Gaussian noise the expectation
-of exp(T) is at most 1 under the null hypothesis.
+The first term is sensitive to many weak correlations. The second term sums over sets under the
+prior p(v): those of a forward selection from the best single variables, and the pairs of strongly
+correlated variables (suppressor variables). It is omitted for more than `START_COLUMNS` variables.
+For Gaussian noise the expectation of exp(T) is at most 1 under the null hypothesis.
 
 Permuted responses are drawn until the outcome is clear, [BC91]. Their mean exp(T*) measures how
 much the Bayes factors of these data are inflated (`NullTest.weight`).

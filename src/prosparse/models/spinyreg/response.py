@@ -1,4 +1,4 @@
-"""Response of a regression: validation, centring and choice of a unit."""
+"""Response of a regression: validation, centring and units."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Solver of both estimators: from standardised data to the selected set.
 
-A search finds the most probable set (`screening`, `stepwise`), an average over sets gives inclusion
-probabilities (`averaging`), a permutation test decides whether anything is selected (`null_test`),
-and a decision rule selects a set (`decision_rules`).
+A search finds the most probable set (`screening`, `stepwise`), and an average over sets gives
+inclusion probabilities (`averaging`). A permutation test decides whether anything is selected
+(`null_test`), and a decision rule selects a set (`decision_rules`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Pairs of suppressor variables.
 
-The response may be the difference of two nearly equal variables. Each is hardly correlated with
-the response, and a search that adds one variable at a time misses both. Such variables are
-strongly correlated with each other: for a correlation c, the better one alone explains at least
-(1 - |c|) / 2 of the variance that both explain together. Only strongly correlated pairs need to
-be examined. With E, s and H as in `linear.Additions`, and s_ij = x_i'x_j - H_i'X_v'x_j, the pair
-(i, j) reduces R_k by
+The response may be the difference of two nearly equal variables. Each is weakly correlated with the
+response, and a search that adds one variable at a time misses both. Such variables are strongly
+correlated with each other: for a correlation c, the better one alone explains at least (1 - |c|) /
+2 of the variance that both explain together. Only strongly correlated pairs need to be examined.
+With E, s and H as in `linear.Additions`, and s_ij = x_i'x_j - H_i'X_v'x_j, the pair (i, j) reduces
+R_k by
 
     (E_ik^2 s_j + E_jk^2 s_i - 2 E_ik E_jk s_ij) / D ,      D = s_i s_j - s_ij^2 ,
 

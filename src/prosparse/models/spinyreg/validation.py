@@ -26,8 +26,8 @@ def check_columns(op: Operator, columns: Columns, scaled: bool) -> None:
     ratio = math.sqrt(float(squares.max()) / max(float(squares.min()), 1e-300))
     if ratio > MAX_SCALE_RATIO:
         raise InputError(
-            f"X has columns whose norms differ by a factor of {ratio:.3g}; one prior does not fit "
-            "both without scaling. Set `scale=True`, or use similar units for the columns."
+            f"X has columns whose norms differ by a factor of {ratio:.3g}, for which a common "
+            "prior is inadequate. Set `scale=True`, or use similar units for the columns."
         )
 
 
