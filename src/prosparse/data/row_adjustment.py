@@ -142,7 +142,7 @@ class RowAdjustment:
     def adjust_operator(self, op: Operator) -> Operator:
         """Subtract the fitted values from a data matrix; sparse data stay sparse."""
         products, squares = self._products(op), to_numpy(op.column_squares()).astype(float)
-        right = from_numpy(self._solve(products), op.column_squares(), op.dtype)
+        right = from_numpy(self._solve(products), op.like, op.dtype)
         adjusted = op.shifted(self._design_like(op), right)
         fitted = np.sum(self._orthonormal_products(products) ** 2, axis=0)
         residual = np.maximum(squares - fitted, 0.0)
@@ -162,7 +162,7 @@ class RowAdjustment:
         return self.weights[:, None] * np.column_stack([indicators, self.covariates[:, self.used]])
 
     def _design_like(self, op: Operator) -> Array:
-        return from_numpy(self.design, op.column_squares(), op.dtype)
+        return from_numpy(self.design, op.like, op.dtype)
 
     @property
     def _group_basis(self) -> np.ndarray:

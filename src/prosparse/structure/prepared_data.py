@@ -80,5 +80,5 @@ def divide_rows(
 ) -> tuple[Operator, RowAdjustment]:
     """Divide the rows and their design by scales; missing values are filled again."""
     weighted = adjustment.weighted(1.0 / scale)
-    divided = op.scale_rows(from_numpy(1.0 / scale, op.column_squares(), op.dtype))
+    divided = op.scale_rows(from_numpy(1.0 / scale, op.like, op.dtype))
     return (divided if seen is None else fill_by_design(divided, seen, weighted)), weighted

@@ -74,7 +74,8 @@ class CentredRows(LazyRows):
 
     def stored(self) -> Any:
         columns = self.S.indices
-        entries = (self.S.data - self.shift[columns]) * self.factor[columns]
+        deviations = self.S.data - self.shift[columns] if self.shift.any() else self.S.data
+        entries = deviations * self.factor[columns]
         return _assemble(sparse.csr_array, entries, columns, self.S.indptr, self.S.shape)
 
 
@@ -92,6 +93,10 @@ class SparseOperator(Operator):
         self.xp, self.dtype = xp, dtype
         self.shape = self.S.shape
         self.density = self.S.nnz / max(1, self.shape[0] * self.shape[1])
+
+    @property
+    def like(self) -> Array:
+        return self.shift
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         if not entrywise:
@@ -196,21 +201,25 @@ class SparseOperator(Operator):
         then exactly 0.
         """
         shift, factor = self.shift, self.factor
+        has_shift = bool(shift.any())  # otherwise powers of zeros are zero
 
         def multiply(piece: tuple[slice, CentredRows]) -> tuple[np.ndarray, ...]:
             rows, block = piece
-            S, columns = block.S, block.S.indices
-            powers = integer_power(block.stored().data, power)
-            parts = zip((powers, np.ones(S.nnz)), (self.dtype, float), strict=True)
-            total, stored = (
-                sparse.csr_array((data, columns, S.indptr), S.shape).T
-                @ weights[rows].astype(dtype, copy=False)
-                for data, dtype in parts
-            )
-            return total.astype(float), stored, np.bincount(columns, minlength=shift.size)
+            powers = block.stored()
+            powers.data = integer_power(powers.data, power)
+            total = (powers.T @ weights[rows].astype(self.dtype, copy=False)).astype(float)
+            if not has_shift:
+                return (total,)
+            powers.data = np.ones(powers.nnz)
+            count = np.bincount(powers.indices, minlength=shift.size)
+            return total, powers.T @ weights[rows], count
 
-        parts = zip(*in_parallel(multiply, self._pieces), strict=True)
-        total, stored, count = (np.sum(part, axis=0) for part in parts)
+        total, *of_stored = (
+            np.sum(part, axis=0) for part in zip(*in_parallel(multiply, self._pieces), strict=True)
+        )
+        if not has_shift:
+            return np.asarray(total)
+        stored, count = of_stored
         every = weights.sum(axis=0, dtype=float)
         absent = np.where(count[:, None] < self.shape[0], every - stored, 0.0)
         return np.asarray(total + integer_power(-shift * factor, power)[:, None] * absent)

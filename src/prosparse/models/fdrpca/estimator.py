@@ -489,7 +489,7 @@ class FDRPCA(MixedProjection):
                 "proportional to the size factors of the rows; at least 2 must not be. Check how "
                 "the data were read."
             )
-        like = counts.column_squares()
+        like = counts.like
         mean, deviation = np.where(varying, mean, 0.0), np.where(varying, deviation, 1.0)
         columns = Columns(
             mean=from_numpy(mean, like, counts.dtype),
@@ -837,5 +837,5 @@ def _standard_residuals(
     zeros, scales = (as_like(v, X, X.dtype) for v in (np.zeros(scale.size), scale))
     counts, divisor = operator_of(X, zeros, scales), scale[columns]
     if columns.size < scale.size:
-        counts = counts.take_columns(from_numpy(columns, counts.column_squares()))
+        counts = counts.take_columns(from_numpy(columns, counts.like))
     return residual_operator(counts, proportions[columns] / divisor, rows, mean[columns] / divisor)

@@ -167,7 +167,7 @@ def residual_operator(
     -------
     Operator of shape (n, p)
     """
-    like = counts.column_squares()
+    like = counts.like
 
     def convert(array: np.ndarray) -> Array:
         return from_numpy(array, like, counts.dtype)
@@ -243,24 +243,24 @@ def _min_size(total: float, n: int) -> float:
 
 def _rmatvec(op: Operator, y: np.ndarray) -> np.ndarray:
     """Compute X'y of shape (p,) as a NumPy array."""
-    column = from_numpy(y[:, None], op.column_squares(), op.dtype)
+    column = from_numpy(y[:, None], op.like, op.dtype)
     return to_numpy(op.rmatmul(column)).astype(float)[:, 0]
 
 
 def _matvec(op: Operator, f: np.ndarray) -> np.ndarray:
     """Compute X f of shape (n,) as a NumPy array."""
-    column = from_numpy(f[:, None], op.column_squares(), op.dtype)
+    column = from_numpy(f[:, None], op.like, op.dtype)
     return to_numpy(op.gathered_matmul(column)).astype(float)[:, 0]
 
 
 def _squares_rmatvec(op: Operator, y: np.ndarray) -> np.ndarray:
     """Compute the product of the transposed squared entries and y, (p,), as a NumPy array."""
-    column = from_numpy(y[:, None], op.column_squares(), op.dtype)
+    column = from_numpy(y[:, None], op.like, op.dtype)
     return to_numpy(op.power_sums(2, column)).astype(float)[:, 0]
 
 
 def _squares_matvec(op: Operator, f: np.ndarray) -> np.ndarray:
     """Compute the product of the squared entries and f, (n,), as a NumPy array."""
-    column = from_numpy(f[:, None], op.column_squares(), op.dtype)
+    column = from_numpy(f[:, None], op.like, op.dtype)
     product = op.gather_rows(SquaredProduct(column), entrywise=op.density == 1.0)
     return to_numpy(product).astype(float)[:, 0]
