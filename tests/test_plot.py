@@ -42,8 +42,6 @@ from prosparse.plot import (
 from prosparse.plot.axes import shorten_all
 from prosparse.selection.slope import selection_shape
 
-pytestmark = pytest.mark.quick
-
 
 @pytest.fixture(scope="module")
 def model():
@@ -230,7 +228,6 @@ def test_letters_after_z():
     assert letters[24:] == ["y", "z", "aa", "ab"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [None, (3.0, 2.0), (0.9, 0.9)])
 def test_layout_with_long_names_and_small_figures(long_names, size):
     """The plot keeps a positive size, without a warning of the layout engine."""
@@ -332,7 +329,6 @@ def test_panel_r2_ends_at_the_heldout_r2(panel):
     np.testing.assert_allclose(few.r2, display.r2[:2, :shown])
 
 
-@pytest.mark.slow
 def test_panel_of_automatic_size():
     X = make_globally_sparse(100, 60, n_components=3, n_informative=50, random_state=0).X
     model = Panel().fit(X)
@@ -425,12 +421,7 @@ def attributes(display):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("name", "library"),
-    [
-        pytest.param(name, library, marks=pytest.mark.slow if slow else ())
-        for name in FITS
-        for library in LIBRARIES
-        for slow in [library == "torch" or (name, library) == ("SPPCA", "array_api_strict")]
-    ],
+    [(name, library) for name in FITS for library in LIBRARIES],
 )
 def test_displays_of_models_fitted_on_other_arrays(fits, name, library):
     """The stored data are NumPy arrays and equal those of a fit to NumPy arrays."""

@@ -172,7 +172,7 @@ def _variable_index(variables: Sequence[Hashable] | np.ndarray | None, p: int) -
 
 
 def _group_means(table: Any, codes: np.ndarray) -> np.ndarray:
-    """Compute the means of the columns in each group without missing values, (n_groups, p)."""
+    """Compute the means of observed values in each group, (n_groups, p)."""
     means = []
     for code in range(int(codes.max()) + 1):
         block = table[codes == code]

@@ -31,8 +31,6 @@ from prosparse.phrases import format_mean  # noqa: E402
 from prosparse.stability import PermutationNull, permutation_null, stability_selection  # noqa: E402
 from prosparse.tables.preparation import impute_components  # noqa: E402
 
-pytestmark = pytest.mark.quick
-
 run = typer_testing.CliRunner().invoke
 DATA = make_globally_sparse(60, 20, n_components=2, n_informative=6, random_state=0)
 NAMES = [f"v{k}" for k in range(20)]
@@ -96,7 +94,6 @@ def test_select_writes_a_folder_of_results(inside):
     assert "Variable selection: plants.csv" in (folder / "report.html").read_text("utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", ["select", "panel", "fit"])
 def test_estimator_is_built_once(inside, command, monkeypatch):
     """Only one estimator exists, so that the command cannot describe another one."""
@@ -132,7 +129,6 @@ def test_json_and_quiet(inside):
     assert (inside / "deep" / "er" / "report.html").is_file()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize(
     ("method", "options"),
@@ -484,7 +480,6 @@ def test_groups(inside):
     assert "row 3 of the data: the group 'donor' is missing" in " ".join(refused.stderr.split())
 
 
-@pytest.mark.slow
 def test_select_with_method_panel(inside):
     path = sheet(inside / "t.csv", label=False)
     result = run(app, ["select", path, "--method", "panel", "--variables", "4", "--json"])
@@ -533,7 +528,6 @@ def test_help_has_examples(command):
     assert "Examples" in result.output
 
 
-@pytest.mark.slow
 def test_python_m_prosparse(inside):
     path = sheet(inside / "t.csv", label=False)
     command = [sys.executable, "-m", "prosparse", "select", path, "--json"]
@@ -543,7 +537,6 @@ def test_python_m_prosparse(inside):
     shutil.rmtree(inside / "t-prosparse")
 
 
-@pytest.mark.slow
 def test_permutation_null(inside):
     """GSPPCA selects variables of null datasets if the noise variances differ."""
     rng = np.random.default_rng(0)
@@ -583,7 +576,6 @@ def test_permutations_are_skipped_if_a_fit_is_slow(inside, monkeypatch):
     assert asked["null_expected_n_selected"] == 0
 
 
-@pytest.mark.slow
 def test_stability_selection(inside):
     path = sheet(inside / "t.csv")
     printed = json.loads(
@@ -637,7 +629,6 @@ def test_script_reproduces_the_selection(inside, options, capsys):
     assert sorted(ast.literal_eval(names)) == sorted(printed["selected"])
 
 
-@pytest.mark.slow
 def test_diagnostics_and_script_of_a_regression(inside, capsys, monkeypatch):
     monkeypatch.setattr("prosparse.app.diagnostics.MAX_SECONDS", math.inf)
     path = sheet(inside / "t.csv", label=False, decimal=".", separator=",")

@@ -17,8 +17,6 @@ from prosparse.datasets import make_globally_sparse
 from prosparse.models._base import SparseProjection
 from prosparse.registry import METHODS
 
-pytestmark = pytest.mark.quick
-
 TRUTH = make_globally_sparse(60, 12, n_components=2, n_informative=6, noise=0.3, random_state=0)
 NAMES = [f"gene {k}" for k in range(12)]
 X = pd.DataFrame(TRUTH.X, columns=NAMES)
@@ -140,7 +138,6 @@ def test_pipeline_passes_column_names(name):
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_grid_search(name):
     grid = METHODS[name].grid
@@ -150,7 +147,6 @@ def test_grid_search(name):
     assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_grid_search_inside_a_pipeline(name):
     pipe = make_pipeline(StandardScaler(), made(name), LinearRegression())
@@ -160,7 +156,6 @@ def test_grid_search_inside_a_pipeline(name):
     assert search.best_score_ <= 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_cross_val_score(name):
     scores = cross_val_score(made(name), X, response(name), cv=3, error_score="raise")
@@ -170,7 +165,6 @@ def test_cross_val_score(name):
         assert np.all(scores < 1) or is_classifier(made(name))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_cross_val_score_of_a_selection(name):
     classes = METHODS[name].classifies
@@ -180,7 +174,6 @@ def test_cross_val_score_of_a_selection(name):
     assert np.all(np.isfinite(scores))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_column_transformer(name):
     table = X.assign(label=np.arange(60) % 3)
@@ -208,7 +201,6 @@ def test_feature_union(name):
     assert list(out.columns[-12:]) == [f"identity__{name}" for name in NAMES]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSFORMERS)
 @pytest.mark.parametrize("container", ["pandas", "polars"])
 def test_set_output(name, container):
@@ -263,7 +255,6 @@ def values_of(found):
     return np.asarray(found.to_pandas() if hasattr(found, "column_names") else found)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fitted_to", ["pandas", "pyarrow"])
 @pytest.mark.parametrize("name", ALL)
 def test_every_method_accepts_a_pyarrow_table(name, fitted_to):

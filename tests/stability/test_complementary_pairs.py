@@ -24,8 +24,6 @@ from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.stability import Stability, low_probability_bound, stability_selection
 from prosparse.stability.complementary_pairs import draw_pair
 
-pytestmark = pytest.mark.quick
-
 X, TRUTH, _ = make_globally_sparse(80, 24, n_components=2, n_informative=6, random_state=1)
 REGRESSION = make_sparse_regression(100, 20, random_state=0)
 
@@ -36,7 +34,6 @@ def found():
     return stability_selection(FDRPCA().fit(frame), frame, 12, random_state=0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
@@ -59,7 +56,6 @@ def test_informative_variables_are_selected_on_halves(model):
     np.testing.assert_array_equal(stability.selected, model.support_)
 
 
-@pytest.mark.slow
 def test_regression_needs_the_response():
     model = SpinyRegressor().fit(REGRESSION.X, REGRESSION.y)
     stability = stability_selection(model, REGRESSION.X, 10, y=REGRESSION.y, random_state=0)

@@ -21,8 +21,6 @@ from prosparse import (
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.stability import PermutationNull, permutation_null
 
-pytestmark = pytest.mark.quick
-
 X = make_globally_sparse(60, 30, n_components=2, n_informative=8, random_state=1).X
 
 
@@ -177,7 +175,6 @@ def test_given_number_is_not_compared():
     assert len(null.summary()) == 1
 
 
-@pytest.mark.slow
 def test_panel_explains_little_of_null_datasets():
     null = permutation_null(Panel(5).fit(X), X, 2, random_state=0)
     assert null.statistic > null.null_statistic.max()
@@ -307,7 +304,6 @@ def test_statistic_is_zero_without_selected_variables():
     assert found.expected_statistic == pytest.approx(np.sum(found.null_statistic[~none]) / 6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "informative",
     [
@@ -364,7 +360,6 @@ COUNTS = np.random.default_rng(0).poisson(np.exp(1.0 + X[:, :1] * np.linspace(-1
 SHARED = X[:, :1] + 0.5 * np.random.default_rng(1).normal(size=(60, 9))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "data", "y", "message"),
     [

@@ -1,4 +1,4 @@
-"""Detection of counts, which some methods model and others require normalised."""
+"""Detection of raw counts."""
 
 from __future__ import annotations
 

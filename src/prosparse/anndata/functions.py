@@ -1,4 +1,4 @@
-"""Functions of `prosparse.anndata`: preprocessing (``pp``), tools (``tl``), plots (``pl``).
+"""Functions of `prosparse.anndata`: ``pp``, ``tl`` and ``pl``.
 
 The signatures spell out the parameters of the estimators, so that editors complete them. The
 docstrings take the descriptions of these parameters from the estimators (`documentation`), and

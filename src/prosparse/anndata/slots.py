@@ -98,7 +98,7 @@ def write(
 
 
 def write_pca_names(table: Annotated, key: str) -> list[str]:
-    """Store scores, loadings and variances under the names of ``scanpy.pp.pca`` as well."""
+    """Store results under the names of ``scanpy.pp.pca`` as well."""
     data, entry = table.data, table.data.uns[key]
     data.obsm["X_pca"], data.varm["PCs"] = data.obsm[f"X_{key}"], data.varm[key]
     names = ("params", "variance", "variance_ratio")

@@ -1,4 +1,4 @@
-"""Variables that a parameter names: by name, by a column of ``.var`` or by a mask."""
+"""Variables given by names, by a column of ``.var`` or by a mask."""
 
 from __future__ import annotations
 

@@ -332,7 +332,10 @@ def _given_roles(names: list[str], options: ReadOptions) -> dict[str, Role]:
 
 
 def _number_problems(numbers: Numbers, roles: dict[str, Role]) -> list[Finding]:
-    """Find problems of the numbers; columns with other roles are not compared further."""
+    """Find problems of the numbers.
+
+    Columns with other roles are not compared further.
+    """
     has_groups = Role.GROUPS in roles.values()
     findings = []
     removed = set()

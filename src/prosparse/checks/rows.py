@@ -159,7 +159,7 @@ def _duplicates(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _near_duplicates(numbers: Numbers) -> list[tuple[int, int]]:
-    """Find pairs of rows that are far closer to each other than to their k-th neighbours.
+    """Find pairs of rows closer than expected from the other neighbours.
 
     The distances r_1 < r_k of a row to its nearest neighbours satisfy P(r_1 < c r_k) = about
     (k - 1) c^d in d dimensions, for any density. The intrinsic dimension d is estimated from
@@ -231,7 +231,7 @@ def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
 
 
 def _drift_statistics(ranks: np.ndarray, blocks: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Return the sum of squared trends, and the agreement of the trends within blocks."""
+    """Return the sum of squared trends, and their agreement within blocks."""
     trends = np.stack([_trends(ranks[rows]) for rows in blocks])
     total = trends.sum(axis=0)
     agreement = 0.5 * float(total @ total - np.sum(trends * trends))

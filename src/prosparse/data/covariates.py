@@ -1,4 +1,4 @@
-"""Covariates: known variables of the rows, such as age and batch, coded as numbers.
+"""Covariates of the rows, such as age and batch, coded as numbers.
 
 Numbers are used as they are. Categories (categorical, string and boolean columns) become one
 indicator for each level but the first.
@@ -59,7 +59,7 @@ class CovariateCoding(NamedTuple):
         return np.column_stack(columns).astype(float)
 
     def match(self, covariates: Any, n: int) -> list[Covariate]:
-        """Read the covariates of n new rows, by name if the names of the fit are among them."""
+        """Read the covariates of n new rows, by name if possible."""
         given = read_covariates(covariates, n)
         by_name = {covariate.name: covariate for covariate in given}
         if _column_names(covariates) is not None and not _is_positional(self.names):
@@ -76,7 +76,7 @@ class CovariateCoding(NamedTuple):
                 f"({_list_names(self.names)}), got {len(given)}."
             )
         return [
-            _matched(covariate, name, levels)
+            _match_levels(covariate, name, levels)
             for covariate, name, levels in zip(given, self.names, self.levels, strict=True)
         ]
 
@@ -125,7 +125,7 @@ def coding_of(covariates: Sequence[Covariate]) -> CovariateCoding:
 
 
 def read_covariates(covariates: Any, n: int) -> list[Covariate]:
-    """Read the covariates of n rows from a DataFrame, a dictionary, a Series or an array.
+    """Read the covariates of n rows from any supported type.
 
     Raises
     ------
@@ -234,7 +234,7 @@ def _category(name: str, values: np.ndarray, order: list[str] | None) -> Covaria
     return Covariate(name, labels, tuple(levels))
 
 
-def _matched(covariate: Covariate, name: str, levels: tuple[str, ...] | None) -> Covariate:
+def _match_levels(covariate: Covariate, name: str, levels: tuple[str, ...] | None) -> Covariate:
     """Check a covariate of new rows against the fit."""
     if levels is None and covariate.levels is not None:
         raise ParameterError(

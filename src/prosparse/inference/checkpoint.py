@@ -79,7 +79,7 @@ class Checkpoint:
         if not np.array_equal(arrays["fingerprint"], fingerprint):
             raise CheckpointError(f"{self.path} was written by a fit of other data. {REMEDY}")
         if not np.array_equal(digest, _digest(arrays)):  # type: ignore[arg-type]
-            raise self.damaged("its contents do not match its checksum")
+            raise self.damage_error("its contents do not match its checksum")
         self.arrays = arrays
         return self
 
@@ -109,7 +109,7 @@ class Checkpoint:
                 f"{self.path} cannot be written: {reason}. Pass another `checkpoint`."
             ) from error
 
-    def damaged(self, reason: str) -> CheckpointError:
+    def damage_error(self, reason: str) -> CheckpointError:
         """Return the error for a file whose contents are invalid."""
         return CheckpointError(
             f"{self.path} is damaged or was written by another version: {reason}. {REMEDY}"
@@ -193,7 +193,7 @@ class Stage:
         try:
             position = _unflatten(like, f"{self.name}/position", self.file.arrays)
         except (TypeError, ValueError) as error:
-            raise self.file.damaged(str(error)) from error
+            raise self.file.damage_error(str(error)) from error
         return position, str(self.file.arrays[f"{self.name}/reason"])
 
     def save(self, position: Any, reason: str = "") -> None:

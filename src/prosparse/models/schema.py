@@ -286,7 +286,10 @@ COVARIATES: Mapping[str, Field] = {
 
 
 def check_covariates(state: State) -> None:
-    """Check that there is one coefficient for each number and each level but the first."""
+    """Check the number of coefficients of covariates.
+
+    There is one for each number and each level but the first.
+    """
     if "covariate_names_" not in state:
         return
     names, levels = state["covariate_names_"].tolist(), state["covariate_levels_"]

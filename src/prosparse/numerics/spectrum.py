@@ -303,7 +303,7 @@ def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
 
 
 def added_directions(W: np.ndarray) -> np.ndarray:
-    """Return the unit vectors, as columns, that each row of W adds to the rows above.
+    """Return the unit vectors (columns) that rows of W add to those above.
 
     A vector is zero if the row adds none; a QR decomposition would return an arbitrary one.
     """

@@ -73,7 +73,7 @@ class _Estimates(NamedTuple):
 
 
 def knockoff_rates(statistics: np.ndarray, n_shadows: int) -> np.ndarray:
-    """Compute the smallest rate at which the knockoff filter selects each variable, (p,).
+    """Compute the smallest rates of the knockoff filter, (p,).
 
     ``statistics`` (p,) are W. The rate is 1 for variables that are selected at no smaller rate.
     """
@@ -90,7 +90,7 @@ def knockoff_threshold(statistics: np.ndarray, n_shadows: int, rate: float) -> f
 
 
 def knockoff_evalues(statistics: np.ndarray, n_shadows: int, rate: float) -> np.ndarray:
-    """Compute the e-values of one draw from the threshold at a rate, (p,), [RB24]."""
+    """Compute the e-values of one draw at a rate, (p,), [RB24]."""
     threshold = knockoff_threshold(statistics, n_shadows, rate)
     n_false = np.sum(statistics <= -threshold)
     return np.where(statistics >= threshold, statistics.size * n_shadows / (1.0 + n_false), 0.0)
@@ -108,7 +108,7 @@ def _estimate_proportions(statistics: np.ndarray, n_shadows: int) -> _Estimates:
 
 
 def adjust_evalues(evalues: np.ndarray) -> np.ndarray:
-    """Compute the smallest rate at which e-BH selects each variable, at most 1, (p,)."""
+    """Compute the smallest rates of e-BH, at most 1, (p,)."""
     order = np.argsort(-evalues, kind="stable")
     rank = np.arange(1, evalues.size + 1)
     ratio = (1.0 - _ROUNDING) * evalues.size / (rank * np.maximum(evalues[order], 1e-300))

@@ -161,10 +161,10 @@ def select_shared_by_knockoffs(
         return found
 
     filtered = apply_knockoffs(draw, statistics, options)
-    selected = filtered.selected
-    if selected.sum() == 1:  # a single variable cannot share variance with others
-        selected = np.zeros_like(selected)
-    return SharedByKnockoffs(np.exp(-np.median(logarithms, axis=0)), selected, filtered)
+    # A single variable cannot share variance with others: at least two are selected, or none.
+    rates = np.maximum(filtered.rates, np.max(np.sort(filtered.rates)[:2]))
+    filtered = filtered._replace(selected=rates <= options.fdr, rates=rates)
+    return SharedByKnockoffs(np.exp(-np.median(logarithms, axis=0)), filtered.selected, filtered)
 
 
 def data_with_shadows(

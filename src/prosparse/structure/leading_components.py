@@ -115,7 +115,10 @@ class StandardisedData:
         return self.last_components
 
     def columns_of(self, members: np.ndarray) -> np.ndarray:
-        """Convert a mask of variables to a mask of their columns; blocks have several."""
+        """Convert a mask of variables to a mask of their columns.
+
+        Blocks have several columns.
+        """
         return members
 
     def max_count(self, members: np.ndarray) -> int:
@@ -141,13 +144,13 @@ class StandardisedData:
         return r2
 
     def partial_r2(self, members: np.ndarray, count: int) -> np.ndarray:
-        """Compute the squared partial correlation with each component given the others, (p, k)."""
+        """Compute squared partial correlations with components, (p, k)."""
         r2 = self.sequential_r2(members, count)
         unexplained = np.maximum(1.0 - np.sum(r2, axis=1, keepdims=True), 0.0)
         return r2 / np.maximum(unexplained + r2, 1e-300)
 
     def member_r2(self, components: PrincipalComponents, count: int) -> R2Bounds:
-        """Compute c_1, ..., c_count of each member with the components of the other members.
+        """Compute c_1, ..., c_count of each member given the others.
 
         The last result is cached: the first values do not depend on ``count``.
         """

@@ -227,7 +227,7 @@ def leave_one_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: in
 
 
 def leave_block_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:
-    """Compute leading eigenvectors of X X' - B B' in the basis U, for each block of columns B.
+    """Compute leading eigenvectors of X X' - B B' in the basis U.
 
     Parameters
     ----------

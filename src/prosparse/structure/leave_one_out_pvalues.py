@@ -189,7 +189,7 @@ class LeaveOneOutTest:
         return mask
 
     def most_significant(self, count: int) -> np.ndarray:
-        """Return the mask of the best columns of the ``count`` most significant variables, (p,)."""
+        """Return a mask of the best columns of ``count`` variables, (p,)."""
         columns = np.argsort(self._lower_bounds, kind="stable")[: 4 * count]
         mask, pvalues = self._best_columns(columns, flips=False)
         mask[np.argsort(pvalues, kind="stable")[count:]] = False
@@ -280,7 +280,7 @@ class LeaveOneOutTest:
 
     @cached_property
     def _lower_bounds(self) -> np.ndarray:
-        """Lower bounds on all p-values, (p,), from upper bounds on R2 and permutation alone."""
+        """Lower bounds on all p-values, (p,)."""
         upper, is_varying = self._R2_bounds[1], self.tester.is_varying
         moments = self._permutation_moments(np.arange(upper.shape[0]))
         pvalues = combine_pvalues(beta_tail(upper, moments))
@@ -312,7 +312,7 @@ class LeaveOneOutTest:
 
     @cached_property
     def _tail_exponents(self) -> np.ndarray:
-        """Exponents that correct p-values for tails heavier than those of Gaussian data, (p,)."""
+        """Exponents that correct p-values for heavy tails, (p,)."""
         data = self.tester.data
         moments = self._permutation_moments(np.arange(data.p))
         d = np.arange(1.0, self.count + 1.0)
@@ -327,7 +327,10 @@ class LeaveOneOutTest:
         return self.components.eigenvalue_bound is None and n_scores <= _MAX_OWN_SCORES
 
     def _flip_moments(self, columns: np.ndarray) -> Moments:
-        """Compute the moments of R2 of some columns under sign flips; they are cached."""
+        """Compute the moments of R2 of some columns under sign flips.
+
+        The moments are cached.
+        """
         if not self._has_flip_moments.any():
             shape = (self._squares.size, self.count)
             self._cached_flips = Moments(np.zeros(shape), np.zeros(shape))
@@ -370,7 +373,7 @@ class LeaveOneOutTest:
         return residual_flip_moments(scores, Y[:, :, None], data.adjustment.leverages)
 
     def _common_flip_sums(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute M and sum_a h_a^2 y_a^4 of some columns with the scores of all members."""
+        """Compute M and sum_a h_a^2 y_a^4 with the scores of all members."""
         data, D = self.tester.data, self.count
         i, k = upper_triangle(D)
         U, correction = self._scores[:, :D], data.adjustment.flip_correction[:, None]
@@ -396,13 +399,13 @@ class LeaveOneOutTest:
         return M[:, i, k], np.einsum("ja,jad->jd", weights**2, leverages**2)
 
     def _own_scores(self, columns: np.ndarray) -> np.ndarray:
-        """Compute scores U T_j without member j, (n_columns, n, D), T_j from `leave_one_out`."""
+        """Compute scores U T_j without member j, (n_columns, n, D)."""
         z = self.components.member_projections[self._member_index[columns]]
         return self._scores @ leave_one_out_eigenvectors(self.components.eigenvalues, z, self.count)
 
 
 class ObservedTest(LeaveOneOutTest):
-    """Test of blocks, and of columns with missing values on the rows in which each is observed.
+    """Test of blocks and of columns with missing values.
 
     The p-value of a number of components that the observed rows do not support is that of the
     largest number that they do.
@@ -418,7 +421,7 @@ class ObservedTest(LeaveOneOutTest):
         return self._data.statistics(self.components, np.arange(self._data.p), self.count)
 
     def _supported(self, values: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Replace values for unsupported numbers of components by those of the largest one."""
+        """Replace values for unsupported numbers of components."""
         return np.take_along_axis(values, self._tested[columns], axis=1)
 
     def _R2(self, columns: np.ndarray) -> np.ndarray:
@@ -453,6 +456,6 @@ class ObservedTest(LeaveOneOutTest):
 
 
 def _combine_statistics(component_pvalues: np.ndarray, pair_pvalues: np.ndarray) -> np.ndarray:
-    """Combine the p-values of the two statistics by weighted Bonferroni correction."""
+    """Combine the p-values of the two statistics."""
     smaller = np.minimum(component_pvalues / COMPONENT_WEIGHT, pair_pvalues / PAIR_WEIGHT)
     return np.minimum(smaller, 1.0)

@@ -1,4 +1,4 @@
-"""Data that are tested: residuals given groups and covariates, with rows of equal scale."""
+"""Data that are tested: residuals with rows of equal scale."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ def scale_of_numbers(
 def divide_rows(
     op: Operator, adjustment: RowAdjustment, scale: np.ndarray, seen: np.ndarray | None = None
 ) -> tuple[Operator, RowAdjustment]:
-    """Divide the rows and their design by scales; missing values are filled again."""
-    weighted = adjustment.weighted(1.0 / scale)
+    """Divide the rows and their design by scales.
+
+    Missing values are filled again.
+    """
+    weighted = adjustment.weight_rows(1.0 / scale)
     divided = op.scale_rows(from_numpy(1.0 / scale, op.like, op.dtype))
     return (divided if seen is None else fill_by_design(divided, seen, weighted)), weighted

@@ -83,7 +83,7 @@ def find_candidates(tester: LeaveOneOutTester, fdr: float) -> LeaveOneOutTest:
 
 
 def screen_variables(tester: LeaveOneOutTester, fdr: float) -> LeaveOneOutTest:
-    """Test against the components of discoveries at decreasing rates, by permutation alone."""
+    """Test against discoveries at decreasing rates, by permutation."""
     test = tester.against_all
     if tester.n_layers > 1:
         # Most columns are shadows (`knockoff_selection`), which blur the components.
@@ -143,7 +143,7 @@ def confirm_candidates(
 
 
 def eliminate_without(tester: LeaveOneOutTester, j: int, limit: float) -> LeaveOneOutTest | None:
-    """Remove column j, and by backward elimination all that are then not significant.
+    """Remove column j, then all that are not significant without it.
 
     Returns the test against the remaining columns; None if fewer than 2 remain.
     """

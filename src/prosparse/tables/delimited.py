@@ -116,7 +116,7 @@ def read_texts(path: Path, options: ReadOptions) -> tuple[list[str], list[list[s
 def iterate_cells_of_file(
     path: Path, options: ReadOptions, notes: list[str]
 ) -> tuple[Iterator[Row], str]:
-    """Return an iterator over all rows of a file, also the header, and the decimal mark."""
+    """Return an iterator over all rows, and the decimal mark."""
     dialect = _find_dialect(path, options)
     cells = _iterate_cells([row for _, row in dialect.rows[1:]], set())
     decimal = options.decimal or find_decimal_mark(cells, dialect.separator)
@@ -312,7 +312,10 @@ def _find_encoding(path: Path, options: ReadOptions) -> str:
 
 
 def _guess_encoding(path: Path, start: bytes) -> str:
-    """Return UTF-8 if the file is valid UTF-8, otherwise the usual encoding of Windows."""
+    """Return the encoding of the file.
+
+    This is UTF-8 if the file is valid UTF-8, otherwise the usual encoding of Windows.
+    """
     if b"\0" in start:
         return "utf-8"  # the caller raises an error
     decoder = codecs.getincrementaldecoder("utf-8")()

@@ -1,4 +1,4 @@
-"""Numbers in cells: decimal marks, thousands separators, codes and censored values."""
+"""Numbers in the cells of a file."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def has_both_marks(cell: str, decimal: str) -> bool:
 
 
 def is_censored(cell: str) -> bool:
-    """Return whether a cell states a limit, such as ``<0.5``, ``> 100`` or ``<LOD``."""
+    """Return whether a cell states a limit, such as ``<0.5`` or ``<LOD``."""
     return _CENSORED.fullmatch(cell.strip()) is not None
 
 
 class CensoredCells:
-    """Cells beyond a limit of detection, which are replaced after all rows have been read."""
+    """Cells beyond a limit of detection, and their replacement."""
 
     def __init__(self, handling: str):
         self.handling = handling

@@ -61,6 +61,8 @@ def test_knockoffs_of_categories(null):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@pytest.mark.filterwarnings("ignore::prosparse.OutlyingRowsWarning")
 @pytest.mark.parametrize("has_covariate", [False, True])
 def test_rate_of_knockoffs_of_categories(has_covariate):
     """Null categories of unequal frequencies, in rows of unequal noise; at q = 0.2."""

@@ -115,6 +115,7 @@ def test_marker_scores_by_definition(counts):
         np.testing.assert_allclose(scores[k], (means[k] - others) / within, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_invalid_limits_and_labels(counts):
     X, labels = counts
     with pytest.raises(ParameterError, match="`mean_range` must be a pair"):

@@ -129,7 +129,7 @@ def _equal(given: str, expected: str) -> bool:
 
 
 class AccessControl:
-    """Middleware that answers requests without access, and sets the response headers.
+    """Middleware that checks the access and sets the response headers.
 
     ``public`` are paths that need no cookie, but a valid Host and Origin.
     """

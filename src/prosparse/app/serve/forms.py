@@ -1,4 +1,4 @@
-"""Form of a setup: the part of a checked table that is shown, and the submitted settings."""
+"""Form of a setup: the shown table and the submitted settings."""
 
 from __future__ import annotations
 
@@ -171,7 +171,10 @@ def read_settings(
 def _read_roles(
     given: Mapping[str, str], before: Settings, check: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Return roles that differ from the guess; a single role moves to its newest column."""
+    """Return roles that differ from the guess.
+
+    A role of a single column moves to its newest column.
+    """
     guesses = check.get("roles", {})
     roles = dict(before.roles)
     for field, role in given.items():

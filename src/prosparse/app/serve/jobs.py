@@ -222,7 +222,7 @@ class Workers:
 
 
 def available_memory() -> int:
-    """Return the default memory limit in bytes: three quarters of the memory of this machine."""
+    """Return the default memory limit: three quarters of the memory."""
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows

@@ -1,4 +1,4 @@
-"""Files from the browser: parts of a form, written to a folder as they arrive.
+"""Files from the browser, written to a folder as they arrive.
 
 Names of files come from the browser. `clean_name` keeps letters, digits and a few marks, and each
 file has its own folder with a generated name.
@@ -125,7 +125,7 @@ async def read_fields(request: Request) -> list[tuple[str, str]]:
 
 
 async def _chunks(request: Request) -> AsyncIterator[bytes]:
-    """Yield the body of a request; raise an error if the sender pauses for too long."""
+    """Yield the body of a request; limit the pauses of the sender."""
     stream = request.stream().__aiter__()
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Tables, setups and analyses of a session, and the private folder of their files."""
+"""Tables, setups and analyses of a session, and their folder."""
 
 from __future__ import annotations
 

@@ -79,7 +79,9 @@ def check_unique_names(names: Sequence[object]) -> None:
 
 
 def read_labels(entries: np.ndarray, *, is_category: bool, order: object = None) -> Labels | None:
-    """Return a column as labels; None unless all entries are texts, most of them not numbers.
+    """Return a column as labels, or None if it is numeric.
+
+    The result is None unless all entries are texts, most of which are not numbers.
 
     ``is_category`` states that the dtype is categorical, of any entries. ``order`` are the levels
     of an ordered category.

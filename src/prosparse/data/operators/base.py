@@ -196,12 +196,15 @@ class Operator(ABC):
         return WeightedOperator(self, factors)
 
     def with_shadows(self, shadows: Shadows) -> Operator:
-        """Return the matrix with shadows of its columns; in memory unless a subclass is lazy."""
+        """Return the matrix with shadows of its columns.
+
+        The result is in memory unless a subclass is lazy.
+        """
         from .dense import DenseOperator
 
         return DenseOperator(shadows.append_to(self.dense(), np.arange(self.shape[0])))
 
-    def shifted(self, left: Array, right: Array) -> Operator:
+    def subtract_product(self, left: Array, right: Array) -> Operator:
         """Return X - left right, for left (n, k) and right (k, p) with small k."""
         from .shifted import ShiftedOperator
 
@@ -264,7 +267,7 @@ class _PowerSums:
 
 
 def integer_power(block: Array, power: int) -> Array:
-    """Compute a power by repeated multiplication, much faster than ``block**power``."""
+    """Compute a power by multiplication, faster than ``block**power``."""
     result = block
     for digit in f"{power:b}"[1:]:
         result = result * result

@@ -32,7 +32,7 @@ _ENTRIES_PER_CHUNK = 2**20  # entries whose permutations or signs are in memory 
 
 
 class Centre(NamedTuple):
-    """Centres of the entries: the mean of the group, plus effects of the covariates of the row."""
+    """Centres of the entries: group means plus effects of covariates."""
 
     codes: np.ndarray  # (n,) group of each row: 0, 1, ...
     means: np.ndarray  # (n_groups, p)
@@ -71,7 +71,7 @@ class Shadows(NamedTuple):
 
     @property
     def columns(self) -> np.ndarray:
-        """Positions in [originals, shadows 1, ..., shadows K] of the columns of all layers."""
+        """Positions of the columns of all layers in [originals, shadows]."""
         p, n_layers = self.variables.size, self.n_shadows + 1
         layers = np.arange(n_layers)[:, None] - self.original_layer[self.variables]
         return np.asarray((layers % n_layers) * p + np.arange(p)).ravel()
@@ -141,7 +141,7 @@ class Shadows(NamedTuple):
         return xp.take(xp.concat(parts, axis=1), from_numpy(order, block), axis=1)
 
     def _chunks(self, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray, slice]]:
-        """Yield columns, their variables relative to the chunk, and the chunk of variables."""
+        """Yield columns, their variables, and the chunk of variables."""
         for chunk in slices_of(self.original_layer.size, max(1, _ENTRIES_PER_CHUNK // n_rows)):
             inside = (self.variables >= chunk.start) & (self.variables < chunk.stop)
             columns = np.flatnonzero(inside)

@@ -259,9 +259,9 @@ class FDRPCA(MixedProjection):
 
     **Categories** are columns of a DataFrame with category or string dtype. Booleans are numbers 0
     and 1. A category with L levels is a block of L - 1 orthonormal columns, as in PCA of mixed data
-    (FAMD, PCAmix). It is tested and selected as one variable: its communality is the mean R2 of its
-    columns, and its rows are permuted, or get signs, together. Levels with fewer than five rows are
-    pooled if there are several. ``inverse_transform`` returns NaN in columns of categories.
+    (FAMD, PCAmix). It is tested and selected as one variable, and its communality is the mean R2 of
+    its columns. Permutations and signs are common to its columns. Levels with fewer than five rows
+    are pooled if there are several. ``inverse_transform`` returns NaN in columns of categories.
     ``counts=True`` and ``rank_transform=True`` require numbers.
 
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
@@ -463,7 +463,7 @@ class FDRPCA(MixedProjection):
         return self._allows_missing(X) and container_of(X).has_missing(X)
 
     def _standardise_table(self, table: Table) -> tuple[Operator, Columns, np.ndarray | None]:
-        """Standardise the columns; return the mask of the observed entries if any are missing."""
+        """Standardise the columns; return the mask of the observed entries."""
         if not self._is_incomplete(table):
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
             return op, columns, None
@@ -611,7 +611,7 @@ class FDRPCA(MixedProjection):
         return self._code_new_rows(Z, standardised, columns, metadata)
 
     def _is_incomplete(self, table: Table) -> bool:
-        """Return whether scores are computed from coded rows or given the observed values."""
+        """Return whether rows are coded, or have missing values."""
         return self._has_categories or self._has_missing(table)
 
     def __sklearn_tags__(self) -> Tags:

@@ -1,4 +1,4 @@
-"""Pearson residuals of counts, adjusted for sequencing depth and overdispersion.
+"""Pearson residuals of counts.
 
 Rows of counts differ in their totals, e.g. cells in sequencing depth or texts in length. Such
 differences alone correlate all columns. If rows differ in their size factor N_i only and columns in
@@ -124,7 +124,7 @@ def row_factors(counts: Operator, model: CountModel) -> RowFactors:
 
 
 def column_moments(counts: Operator, model: CountModel, rows: RowFactors) -> Moments:
-    """Compute means and standard deviations of the columns of diag(a) (X - N pi').
+    """Compute means and deviations of the columns of diag(a) (X - N pi').
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def residual_operator(
 
 
 class SquaredProduct:
-    """The function ``block^2 @ F`` as a class, which can be pickled for a cluster.
+    """The function ``block^2 @ F`` as a picklable class.
 
     A sparse block must not be centred.
     """
@@ -192,7 +192,7 @@ class SquaredProduct:
 
 
 class LimitedProduct:
-    """The function ``min(block, limit) @ F`` as a class, which can be pickled for a cluster.
+    """The function ``min(block, limit) @ F`` as a picklable class.
 
     Only stored entries of sparse blocks exceed the limit, because residuals of zeros are negative.
     """
@@ -237,7 +237,7 @@ def _rounding(counts: Operator) -> float:
 
 
 def _min_size(total: float, n: int) -> float:
-    """Return the minimum size factor, for rows with counts in columns of low weight only."""
+    """Return the minimum size factor."""
     return MIN_RELATIVE_SIZE * total / max(n, 1)
 
 
@@ -254,13 +254,13 @@ def _matvec(op: Operator, f: np.ndarray) -> np.ndarray:
 
 
 def _squares_rmatvec(op: Operator, y: np.ndarray) -> np.ndarray:
-    """Compute the product of the transposed squared entries and y, (p,), as a NumPy array."""
+    """Compute (X * X)'y of shape (p,) as a NumPy array."""
     column = from_numpy(y[:, None], op.like, op.dtype)
     return to_numpy(op.power_sums(2, column)).astype(float)[:, 0]
 
 
 def _squares_matvec(op: Operator, f: np.ndarray) -> np.ndarray:
-    """Compute the product of the squared entries and f, (n,), as a NumPy array."""
+    """Compute (X * X) f of shape (n,) as a NumPy array."""
     column = from_numpy(f[:, None], op.like, op.dtype)
     product = op.gather_rows(SquaredProduct(column), entrywise=op.density == 1.0)
     return to_numpy(product).astype(float)[:, 0]

@@ -48,7 +48,7 @@ def no_shared_variance(rate: float) -> Diagnostic:
 
 
 def diagnose_refined(refined: Refined, given: bool) -> list[Diagnostic]:
-    """Check whether the components explain variables, and as many as there are components.
+    """Check whether the components explain enough variables.
 
     ``given`` states whether the number of variables was given.
     """

@@ -74,7 +74,7 @@ class Refined(NamedTuple):
 
     @property
     def relevance(self) -> np.ndarray:
-        """R2 with the likelihood ratio 1 + Bayes factor, relative to the largest, (p,)."""
+        """Relative R2 with the likelihood ratio 1 + Bayes factor, (p,)."""
         log_ratio = np.logaddexp(0.0, self.inclusion.log_bayes_factor)
         r2 = -np.expm1(-2.0 * log_ratio / self.explained.dof)
         return np.asarray(r2 / max(float(np.max(r2)), np.finfo(float).tiny))
@@ -142,7 +142,7 @@ class Refinement:
         return best
 
     def _exact_log_evidence(self, found: Refined) -> float:
-        """Return the log evidence of all variables if R2 follows its exact distribution."""
+        """Return the log evidence with the exact distribution of R2."""
         exact = found.explained.without_flips()
         start = found.inclusion.proportions
         return infer_inclusion(exact, start, self.log_prior_odds).log_evidence
@@ -153,7 +153,7 @@ class Refinement:
         return max(results, key=lambda result: result.inclusion.log_evidence)
 
     def eliminate(self, d: int) -> np.ndarray:
-        """Remove the variables of smallest Bayes factors in steps, starting from all, (p,).
+        """Remove variables of small Bayes factors in steps, (p,).
 
         Returns the selection of the step of largest evidence.
         """

@@ -39,7 +39,7 @@ _MIN_DISTANCE = 0.05  # smaller mean squares of the panel do not narrow the inte
 
 
 class Calibration(NamedTuple):
-    """Widths of the intervals, their coverage, and errors of the R2 of each variable."""
+    """Widths and coverage of the intervals, and errors of the R2."""
 
     width: np.ndarray  # (p,) c
     exponent: float  # b
@@ -91,7 +91,7 @@ def fit_exponent(errors: np.ndarray, distance: np.ndarray) -> float:
 
 
 def min_calibration_rows(coverage: float) -> int:
-    """Return the smallest number of scores whose largest covers with this probability."""
+    """Return the number of scores that the coverage requires."""
     return int(np.ceil(coverage / (1.0 - coverage) - _ROUNDING))
 
 
@@ -134,7 +134,7 @@ def fit_intervals(
 
 
 def order_by_error(errors: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Divide the rows into fifths for each column, by the errors of the other columns, (m, k).
+    """Divide the rows into fifths by the errors of other columns, (m, k).
 
     ``errors``, (m, k), are absolute errors. The mean squared relative error of the other columns is
     increasing from fifth to fifth; a single column uses ``distance``, (m,), instead.
@@ -167,7 +167,7 @@ def calibrate_on_folds(
     coverage: float,
     seed: int,
 ) -> Calibration:
-    """Calibrate the intervals on held-out rows, each predicted by the model of its fold.
+    """Calibrate the intervals on the held-out rows of all folds.
 
     Parameters
     ----------

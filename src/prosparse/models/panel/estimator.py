@@ -602,7 +602,7 @@ class Panel(SparseProjection):
         return data_frame(values, sizes.tolist(), "n_selected")
 
     def panel_to_frame(self) -> Any:
-        """Return the variables of the panel as a pandas DataFrame, for example to order probes.
+        """Return the variables of the panel as a pandas DataFrame.
 
         Returns
         -------

@@ -191,7 +191,7 @@ def _variance_weights(scale: np.ndarray, op: Operator, options: Options) -> np.n
 
 
 def evaluate_fold_panels(op: Operator, guide: Guide, size: int) -> np.ndarray:
-    """Evaluate in each held-out row the panel that was selected without it, (n, 2)."""
+    """Evaluate panels that were selected without the held-out rows, (n, 2)."""
     return evaluate_rows(
         op,
         [fold_model.fold for fold_model in guide.fold_models],

@@ -95,7 +95,7 @@ def optimal_excluded_variances(
     cost: np.ndarray,
     min_residual_squares: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return row, factor and variance of excluded loadings whose gain exceeds their cost.
+    """Return row, factor and variance of loadings to include.
 
     ``rows`` are the posteriors of the included loadings, of the factors ``positions`` (r, k).
     ``min_residual_squares`` (1 or r, Q) is a lower bound of A_jj after regression on the other

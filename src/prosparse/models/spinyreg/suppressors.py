@@ -36,7 +36,7 @@ class Pairs(NamedTuple):
 
 
 def correlated_pairs(G: np.ndarray, d: np.ndarray) -> Pairs:
-    """Find all pairs with an absolute correlation of at least `MIN_PAIR_CORRELATION`."""
+    """Find all strongly correlated pairs."""
     size = np.sqrt(d)
     high = np.abs(G) >= (MIN_PAIR_CORRELATION * size)[:, None] * size
     i, j = np.nonzero(high)
@@ -70,7 +70,7 @@ def pair_gains(model: LinearModel, fit: LinearFit, pairs: Pairs, log_ratio: floa
 
 
 def best_pair(model: LinearModel, fit: LinearFit) -> tuple[int, int, float] | None:
-    """Find the pair with the largest positive gain and its log lambda, or return None."""
+    """Find the pair with the largest positive gain, if any."""
     pairs = correlated_pairs(model.G, model.d)
     if pairs.i.size == 0:
         return None

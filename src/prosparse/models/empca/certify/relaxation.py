@@ -131,7 +131,7 @@ def _squares(M: Floats, nonnegative: bool) -> Floats:
 
 
 def sum_of_top_rows(problem: Problem, s: Floats) -> float:
-    """Return the sum of the values ``s`` of pinned variables and the largest others."""
+    """Return the sum of ``s`` of pinned variables and the largest others."""
     others = np.sort(s[~problem.pinned])
     return float(s[problem.pinned].sum() + others[others.size - problem.slots :].sum())
 
