@@ -103,7 +103,7 @@ def estimate_row_scale(
 def _observed_median(magnitudes: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """Compute the median of the observed entries of each row.
 
-    Rows without observed entries have the median of all rows.
+    Rows without observed entries have the median of all entries.
     """
     missing = ~seen.any(axis=1)
     observed = np.where(seen, magnitudes, np.nan)

@@ -197,8 +197,8 @@ class SparseOperator(Operator):
         """Sum powers of stored entries and of zeros separately.
 
         Expanding (s - shift)^power would cancel digits, and powers of unscaled entries could
-        overflow. A column with a mean of many standard deviations has no zeros, whose weights are
-        then exactly 0.
+        overflow. If the mean of a column is many standard deviations, all entries are stored, and
+        the weights of its zeros are exactly 0.
         """
         shift, factor = self.shift, self.factor
         has_shift = bool(shift.any())  # otherwise powers of zeros are zero
