@@ -17,14 +17,17 @@ from ..errors import InputError, ParameterError, TableError, plural
 from ..findings import Findings, findings_of, scores_of
 from ..inference.progress import announce
 from ..models._base import VariableSelector
+from ..parallel import Stopwatch
 from ..persistence import versions
 from ..registry import method_of, offered
+from ..report.robustness import examine_robustness
 from ..tables import ReadOptions, Table, prepare_table, read_table
 from ..tables.base import is_missing, name_row
 from ..tables.preparation import iterate_blocks
+from ..tables.roles import names_batch
 from .class_comparison import ClassComparison, compare_classes, describe_comparison
 from .cli_messages import name_positions, translate_parameters
-from .diagnostics import run_diagnostics
+from .diagnostics import MAX_FIT_SECONDS, run_diagnostics
 from .estimators import (
     CLASSIFIER,
     AnalysisOptions,
@@ -145,11 +148,12 @@ def _analyse(
         if value is not None
     }
     progress("fitting", 0)
-    fit_start = time.perf_counter()
+    stopwatch = Stopwatch()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(table.X, **fit_arguments)
     model.feature_names_in_ = np.array(table.names, dtype=object)
+    fit_seconds = stopwatch.seconds
     found = findings_of(model, total_variance)
     progress("testing on null datasets", 0)
     diagnostics = run_diagnostics(
@@ -159,10 +163,22 @@ def _analyse(
         y=y,
         groups=table.groups,
         covariates=table.covariates,
-        fit_seconds=time.perf_counter() - fit_start,
+        fit_seconds=fit_seconds,
         permutations=options.permutations,
         halves=options.stability,
     )
+    with ignore_missing_names():
+        robustness = examine_robustness(
+            model,
+            table.X,
+            y=y,
+            groups=table.groups,
+            covariates=table.covariates,
+            labels=_row_labels(table, read_options),
+            batches=[name for name in table.labels if names_batch(name)],
+            ids=table.ids,
+            refit=options.permutations != 0 and fit_seconds <= MAX_FIT_SECONDS,
+        )
     messages = [
         name_positions(
             translate_parameters(str(w.message), options.description), table.names, table.ids
@@ -184,6 +200,7 @@ def _analyse(
         "check": check.to_json(),
         "notes": notes,
         **diagnostics.about,
+        "robustness": robustness.to_json(),
         "warnings": list(dict.fromkeys(messages)),
         "label": next(iter(table.labels), None),
         "total_variance": total_variance,
@@ -206,10 +223,18 @@ def _analyse(
 
 
 def compare_classes_of(table: Table, model: VariableSelector) -> ClassComparison | None:
-    """Compare the classes of a classifier; None for groups, which the tests do not adjust for."""
+    """Compare the classes of a classifier, unless there are groups of rows."""
     if not method_of(model).classifies or table.groups is not None:
         return None
     return compare_classes(table.X, np.array(table.response))
+
+
+def _row_labels(table: Table, read_options: ReadOptions) -> dict[str, Sequence[Any]]:
+    """Return the labels, groups and covariates of the rows."""
+    columns: dict[str, Sequence[Any]] = {**table.labels, **(table.covariates or {})}
+    if table.groups is not None:
+        columns[str(read_options.groups)] = table.groups
+    return columns
 
 
 def _settings(options: AnalysisOptions) -> list[str]:
