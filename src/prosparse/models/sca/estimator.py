@@ -18,7 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ...data import Array, Columns, Operator, container_of, standardise, take_columns
-from ...data.arrays import from_numpy, is_floating, precision_of, spread, to_numpy
+from ...data.arrays import as_like, from_numpy, is_floating, precision_of, spread, to_numpy
 from ...data.column_groups import ColumnGroup, column_groups
 from ...data.columns import UNITS, check_range
 from ...data.containers import Table
@@ -47,7 +47,7 @@ from .conditional import (
 from .group_data import GroupedData, group_data
 from .group_rows import GroupedModel, encode_groups
 from .likelihood import Likelihood
-from .model import Noise
+from .model import Noise, Prior
 from .non_gaussian_data import (
     NonGaussianModel,
     check_in_memory,
@@ -55,7 +55,8 @@ from .non_gaussian_data import (
     prepare_rows,
     view_likelihoods,
 )
-from .solve import Prior, SCAOptions, Solution, solve, solve_groups, solve_non_gaussian
+from .n_factors import SCAOptions
+from .solve import Solution, SparseLoadings, solve, solve_groups, solve_non_gaussian
 from .start import Rotation
 from .views import (
     check_names,
@@ -273,7 +274,7 @@ class SCA(HasDensity, SparseProjection):
         self,
         n_components: int | Literal["auto"] = "auto",
         *,
-        prior: Prior = "ard",
+        prior: Prior = "point-normal",
         shape: float = 0.0,
         rate: float = 0.0,
         n_private: int | Sequence[int] = 0,
@@ -512,6 +513,8 @@ class SCA(HasDensity, SparseProjection):
         if solution.deviations is not None:
             deviations = spread(solution.deviations.T * size, kept, width)
             self.components_std_ = columns.numbers(deviations)
+        if solution.sparse is not None:
+            self._set_sparse_results(solution.sparse, columns, size)
         self.view_components_ = [columns.numbers(components[:, c]) for c in self.view_columns_]
         means = to_numpy(columns.mean).astype(float)
         means[kept] = mean + solution.mu * size
@@ -543,6 +546,16 @@ class SCA(HasDensity, SparseProjection):
         self.objective_path_ = columns.values(objective)
         self.n_iter_ = solution.objective_path.size
         self.stop_reason_ = solution.reason
+
+    def _set_sparse_results(
+        self, sparse: SparseLoadings, columns: Columns, size: np.ndarray
+    ) -> None:
+        """Set the attributes of the point-normal prior."""
+        kept, width = columns.varying_index, self.n_features_in_
+        self.loadings_mean_ = columns.numbers(spread(sparse.mean.T * size, kept, width))
+        self.loadings_lfsr_ = columns.numbers(1.0 - spread(1.0 - sparse.lfsr.T, kept, width))
+        self.inclusion_probability_ = columns.numbers(spread(sparse.inclusion.T, kept, width))
+        self.score_probability_ = columns.numbers(sparse.score_probability)
 
     def _set_group_results(
         self, solution: Solution, columns: Columns, table: GroupedData, rows: RowGroups
@@ -736,6 +749,25 @@ class SCA(HasDensity, SparseProjection):
             Z = posterior_means(X, self._factors())
         return array_namespace(Z).astype(Z, X.dtype, copy=False) if is_floating(X) else Z
 
+    def inverse_transform(self, X: Table) -> Array:
+        """Reconstruct rows from scores.
+
+        With ``prior="point-normal"`` the posterior means ``loadings_mean_`` are used.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_factors)
+            Scores.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_in_)
+        """
+        scores = self._validate_scores(X)
+        loadings = getattr(self, "loadings_mean_", self.components_)
+        components, mean = (as_like(v, scores, scores.dtype) for v in (loadings, self.mean_))
+        return scores @ components + mean
+
     def score_samples(self, X: Table, *, groups: ArrayLike | None = None) -> Array:
         """Return the log density of the observed entries of each row.
 
@@ -896,9 +928,9 @@ class SCA(HasDensity, SparseProjection):
 
     def _factors(self, columns: np.ndarray | None = None) -> Factors:
         """Return the fitted Gaussian model of all or some columns."""
-        precision = 1.0 / (self._column_noise() + self._loading_variance())
-        L, mean = to_numpy(self.components_).T.astype(float), to_numpy(self.mean_).astype(float)
-        model = Factors(L, precision, mean)
+        variance, mean = self._loading_variance(), to_numpy(self.mean_).astype(float)
+        precision = 1.0 / (self._column_noise() + variance)
+        model = Factors(self._loadings(), precision, mean, *self._sparse_scores())
         return model if columns is None else model.take(columns)
 
     def _gaussian_model(self, method: str, group: object) -> tuple[Factors, np.ndarray]:
@@ -959,7 +991,7 @@ class SCA(HasDensity, SparseProjection):
             n + self._loading_variance(v) for n, v in zip(noise, factor_variance, strict=True)
         ]
         return GroupedModel(
-            to_numpy(self.components_).T.astype(float),
+            self._loadings(),
             factor_variance,
             to_numpy(self.group_means_).astype(float),
             np.stack(residual),
@@ -972,7 +1004,7 @@ class SCA(HasDensity, SparseProjection):
         if self._first_non_gaussian() is None:
             return None
         return NonGaussianModel(
-            to_numpy(self.components_).T.astype(float),
+            self._loadings(),
             1.0 / self._column_noise(),
             to_numpy(self.mean_).astype(float),
             column_likelihoods(self.likelihood_, self.view_columns_, self.n_features_in_),
@@ -993,6 +1025,18 @@ class SCA(HasDensity, SparseProjection):
             axis=1,
         )
         return variance
+
+    def _loadings(self) -> np.ndarray:
+        """Return the (p, Q) posterior means of the loadings."""
+        loadings = getattr(self, "loadings_mean_", self.components_)
+        return to_numpy(loadings).T.astype(float)
+
+    def _sparse_scores(self) -> tuple[np.ndarray, np.ndarray] | tuple[()]:
+        """Return probabilities of non-zero scores, and variances of loadings."""
+        probability = to_numpy(getattr(self, "score_probability_", np.ones(1))).astype(float)
+        if np.all(probability == 1.0):
+            return ()
+        return probability, to_numpy(self.components_std_).astype(float).T ** 2
 
     def _column_noise(self) -> np.ndarray:
         """Return the noise variance of each column."""

@@ -14,7 +14,8 @@ import numpy as np
 
 from ...data import Operator
 from ...inference.loop import iterate
-from .model import State, ViewLayout, accelerator, ard_step, max_precisions
+from .model import State, ViewLayout, accelerator, variational_step, max_precisions
+from .point_normal import PointNormal
 from .samples import CompleteSamples, reduce_rows
 
 # Minimum tolerance per entry. The fit to imputed data is only a starting point.
@@ -37,7 +38,7 @@ def fit_imputed(
     n, p = imputed.shape
     samples = CompleteSamples(reduce_rows(imputed), n)
     run = iterate(
-        partial(ard_step, samples, lay),
+        partial(variational_step, samples, lay),
         first,
         max_iter=max_iter,
         tol=max(tol, IMPUTED_TOLERANCE) * n * p,
@@ -48,4 +49,8 @@ def fit_imputed(
     start = found._replace(L=np.where(empty, before.L, found.L))
     if found.t is not None and before.t is not None:
         start = start._replace(t=np.where(empty, before.t, found.t))
+    if found.sparse is not None and before.sparse is not None:
+        pairs = zip(before.sparse[:5], found.sparse[:5], strict=True)
+        parts = (np.where(empty, first, last) for first, last in pairs)
+        start = start._replace(sparse=PointNormal(*parts, 0.0))
     return State(start, start, -math.inf)

@@ -23,7 +23,7 @@ the observed column means (zero for complete data).
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -32,8 +32,10 @@ from ...data import Array
 from ...data.arrays import as_like
 from ...errors import ParameterError
 from ...inference.acceleration import Anderson
+from ...numerics.spectrum import eye_like
 from .hyperbolic import HyperbolicPrior
-from .loadings import LoadingPosteriors, loadings_divergence, update_ard_rows, update_map_rows
+from .loadings import loadings_divergence, update_ard_rows, update_map_rows
+from .point_normal import PointNormal, initial_posterior, update_unknowns
 from .samples import FactorMoments, Samples
 
 MAX_FACTORS = 10_000
@@ -62,6 +64,9 @@ N_SWEEPS = 2
 
 
 Noise = Literal["view", "feature"]
+Prior = Literal["point-normal", "ard", "hyperbolic"]
+
+ParametersOf = TypeVar("ParametersOf", bound=Any)
 
 
 class ViewLayout(NamedTuple):
@@ -103,6 +108,19 @@ class FactorParameters(NamedTuple):
     t: Array | None  # (p, Q) prior variances 1/gamma (ard), 0 for excluded loadings
     tau: Array  # (K,) noise precisions
     mu: Array  # (p,)
+    sparse: PointNormal | None = None  # posterior of the loadings (point-normal)
+    scores: PointNormal | None = None  # posterior of the scores, None if it is Gaussian
+
+
+class HasLoadings(Protocol):
+    """Parameters with the posterior of the loadings."""
+
+    @property
+    def L(self) -> Array: ...
+    @property
+    def t(self) -> Array | None: ...
+    @property
+    def sparse(self) -> PointNormal | None: ...
 
 
 class State(NamedTuple):
@@ -143,60 +161,111 @@ def init(
     lay: ViewLayout,
     L: np.ndarray,
     residual_variance: np.ndarray,
-    prior: HyperbolicPrior | None,
+    prior: Prior,
 ) -> State:
-    """Return the state before the first step; ``prior`` is None for ARD."""
+    """Return the state before the first step."""
     L, residual_variance = (as_like(part, samples.squares) for part in (L, residual_variance))
-    xp, (p, Q) = array_namespace(L), L.shape
-    t = C = None
-    if prior is None:
-        t = L**2 + xp.mean(L**2)
-        C = xp.zeros((p, Q, Q), dtype=L.dtype, device=device(L))
+    xp = array_namespace(L)
     count = lay.total(samples.observed)
     min_noise = MIN_INITIAL_NOISE_RATIO * lay.total(samples.squares) / count
     noise = xp.maximum(lay.total(samples.observed * residual_variance) / count, min_noise)
-    first = FactorParameters(L, C, t, 1.0 / noise, xp.zeros_like(L[:, 0]))
+    first = initial_parameters(lay, L, 1.0 / noise, xp.zeros_like(L[:, 0]), prior)
     return State(first, first, -math.inf)
 
 
-# --- SCA-1: automatic relevance determination
+def initial_parameters(
+    lay: ViewLayout, L: Array, tau: Array, mu: Array, prior: Prior
+) -> FactorParameters:
+    """Return the parameters before the first step."""
+    if prior == "hyperbolic":
+        return FactorParameters(L, None, None, tau, mu)
+    xp, (p, Q) = array_namespace(L), L.shape
+    C = xp.zeros((p, Q, Q), dtype=L.dtype, device=device(L))
+    if prior == "ard":
+        return FactorParameters(L, C, L**2 + xp.mean(L**2), tau, mu)
+    return FactorParameters(L, C, None, tau, mu, initial_posterior(L, lay.member, lay.allowed))
 
 
-def ard_step(samples: Samples, lay: ViewLayout, state: State) -> State:
-    """Update q(z), q(Lambda), its prior variances, mu, tau and the scale of z."""
+# --- SCA-1: variational posteriors of loadings and scores
+
+
+def variational_step(samples: Samples, lay: ViewLayout, state: State) -> State:
+    """Update q(z), q(Lambda), its prior, mu, tau and the scale of z."""
     now = state.ahead
-    assert now.t is not None
     xp, tau = array_namespace(now.L), lay.of_columns(now.tau)
-    m = samples.moments(now.L, now.C, tau, now.mu)  # (25)
-    cost = xp.take(inclusion_prior(lay, now.t).cost, lay.view, axis=0)
-    rows = update_ard_rows(now.t, tau, m.A, m.G, lay.allowed, cost)  # (26) and gamma of (27)
-    mu, new_tau, residual = update_offsets_and_noise(samples, lay, now, m, rows.L, rows.C)
-    variance = xp.linalg.diagonal(m.zz) / samples.n  # 1/Phi, (27)
-    bound = ard_bound(samples, lay, m, rows, new_tau, residual, variance)
-    updated = _rescale_factors(rows, new_tau, xp.sqrt(variance), mu)
+    m = samples.moments(now.L, now.C, tau, now.mu, now.scores)  # (25)
+    found = update_loadings(lay, now, tau, m.A, m.G)  # (26) and gamma of (27)
+    mu, new_tau, residual = update_offsets_and_noise(samples, lay, now, m, found.L, found.C)
+    if m.scores is None:
+        variance = xp.linalg.diagonal(m.zz) / samples.n  # 1/Phi, (27)
+        divergence = 0.5 * (samples.n * float(xp.sum(xp.log(variance))) - m.log_det)
+    else:
+        variance, divergence = m.scores.second_moment[0, :], m.scores.divergence
+        variance = xp.where(variance > 0, variance, 1.0)
+    bound = expected_log_density(samples, lay, new_tau, residual) - divergence + found.log_prior
+    r = xp.sqrt(variance)
+    updated = now._replace(
+        tau=new_tau, mu=mu, scores=None if m.scores is None else m.scores.rescale(1.0 / r)
+    )
+    updated = found.rescale(r, updated)
     return State(updated, updated, bound)
 
 
-def ard_bound(
-    samples: Samples,
-    lay: ViewLayout,
-    m: FactorMoments,
-    rows: LoadingPosteriors,
-    tau: Array,
-    residual: Array,
-    variance: Array,
+def expected_log_density(
+    samples: ColumnSquares, lay: ViewLayout, tau: Array, residual: Array
 ) -> float:
-    """Return the lower bound of the log evidence.
+    """Return E log p(X | z, Lambda) + log p(tau).
 
-    E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau) + log p(zeros). ``residual`` (K,) are
-    the expected squared residuals of the noise classes, ``variance`` (Q,) the optimal prior
-    variances 1/Phi of the factors.
+    ``residual`` (K,) are the expected squared residuals of the noise classes. The lower bound of
+    the log evidence is this value, minus the divergences of q(z) and q(Lambda) from their priors,
+    plus the log prior of the zeros.
     """
     xp, count = array_namespace(tau), lay.total(samples.observed)
     fit = 0.5 * float(xp.sum(count * xp.log(tau / (2.0 * math.pi)) - tau * residual))
-    fit += noise_prior(samples, lay, tau)[2]
-    divergence_z = 0.5 * (samples.n * float(xp.sum(xp.log(variance))) - m.log_det)
-    return fit - divergence_z - loadings_divergence(rows) + inclusion_prior(lay, rows.t).log_prior
+    return fit + noise_prior(samples, lay, tau)[2]
+
+
+class UpdatedLoadings(NamedTuple):
+    """Updated q(Lambda)."""
+
+    L: Array
+    C: Array | None
+    t: Array | None
+    sparse: PointNormal | None
+    log_prior: float  # log prior of the zeros minus the divergence of q(Lambda) from its prior
+
+    def rescale(self, r: Array, parameters: ParametersOf) -> ParametersOf:
+        """Return ``parameters`` with these loadings times ``r`` (Q,); overwrites C."""
+        C = self.C
+        if C is not None:
+            C *= r[:, None] * r
+        return parameters._replace(
+            L=self.L * r,
+            C=C,
+            t=None if self.t is None else self.t * r**2,
+            sparse=None if self.sparse is None else self.sparse.rescale(r),
+        )
+
+
+def update_loadings(
+    lay: ViewLayout, now: HasLoadings, tau: Array, A: Array, G: Array
+) -> UpdatedLoadings:
+    """Update q(Lambda) and its prior, given the moments of the factors.
+
+    A (1 or p, Q, Q) are sums of <z z'>, G (p, Q) sums of (x - mu) <z>, tau (p,) noise precisions.
+    """
+    xp = array_namespace(G)
+    if now.sparse is None:
+        assert now.t is not None
+        cost = xp.take(inclusion_prior(lay, now.t).cost, lay.view, axis=0)
+        rows = update_ard_rows(now.t, tau, A, G, lay.allowed, cost)
+        log_prior = inclusion_prior(lay, rows.t).log_prior - loadings_divergence(rows)
+        return UpdatedLoadings(rows.L, rows.C, rows.t, None, log_prior)
+    sparse = update_unknowns(
+        now.sparse._replace(mean=now.L), tau, A, G, lay.view, lay.member, lay.allowed
+    )
+    C = sparse.variance[:, :, None] * eye_like(A[0, :, :], xp)
+    return UpdatedLoadings(sparse.mean, C, None, sparse, -sparse.divergence)
 
 
 class InclusionPrior(NamedTuple):
@@ -223,13 +292,6 @@ def inclusion_prior(lay: ViewLayout, t: Array) -> InclusionPrior:
     log_prior = inside * xp.log(probability) + outside * xp.log1p(-probability)
     total = xp.sum(xp.where(possible > 0, log_prior, 0.0))
     return InclusionPrior(xp.log1p(-probability) - xp.log(probability), float(total))
-
-
-def _rescale_factors(rows: LoadingPosteriors, tau: Array, r: Array, mu: Array) -> FactorParameters:
-    """Rescale the model in place to factors of unit variance."""
-    C = rows.C
-    C *= r[:, None] * r
-    return FactorParameters(rows.L * r, C, rows.t * r**2, tau, mu)
 
 
 # --- SCA-2: hyperbolic prior
