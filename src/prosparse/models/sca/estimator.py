@@ -278,7 +278,7 @@ class SCA(HasDensity, SparseProjection):
         shape: float = 0.0,
         rate: float = 0.0,
         n_private: int | Sequence[int] = 0,
-        noise: Noise = "feature",
+        noise: Noise = "learned",
         rotation: Rotation = "shared",
         likelihood: Likelihood | Sequence[Likelihood] = "gaussian",
         views: Sequence[ColumnGroup] | None = None,
@@ -388,15 +388,15 @@ class SCA(HasDensity, SparseProjection):
         self.likelihood_ = list(names)
         # With one noise variance per column the model is invariant to units. Scaling makes the
         # starting point invariant as well.
-        op, columns, seen = _standardise(X, scale=self.noise == "feature")
+        op, columns, seen = _standardise(X, scale=self.noise != "view")
         if self.noise == "view":
             self._warn_about_units(op, columns)
         groups = varying_view_columns(self.view_columns_, columns.varying_index, X.shape[1])
-        options = self._options(len(groups), columns)
-        stage = self._open_stage(checkpoint, X, views_given)
-        solution = solve(op, seen, groups, options, self._progress(), stage)
         kept = columns.varying_index
         mean, scale = (to_numpy(part).astype(float)[kept] for part in (columns.mean, columns.scale))
+        options = self._options(len(groups), columns, scale)
+        stage = self._open_stage(checkpoint, X, views_given)
+        solution = solve(op, seen, groups, options, self._progress(), stage)
         self._set_results(solution, columns, mean, columns.length(scale))
 
     def _check_groups_supported(self, names: list[Likelihood]) -> None:
@@ -423,11 +423,11 @@ class SCA(HasDensity, SparseProjection):
         count = None if self.n_components == "auto" else self.n_components
         private = private_counts(self.n_private, len(self.view_columns_))
         table = group_data(
-            X, rows, self.noise == "feature", None if count is None else count + sum(private)
+            X, rows, self.noise != "view", None if count is None else count + sum(private)
         )
         groups = varying_view_columns(self.view_columns_, table.kept, X.shape[1])
         stage = self._open_stage(checkpoint, X, views_given, groups=rows.labels[rows.codes])
-        options = self._options(len(groups), columns)
+        options = self._options(len(groups), columns, table.size)
         solution = solve_groups(table, groups, options, self._progress(), stage)
         self._set_group_results(solution, columns, table, rows)
 
@@ -451,7 +451,7 @@ class SCA(HasDensity, SparseProjection):
         slope = np.where(kept_likelihood == "bernoulli", inside * (1.0 - inside), inside)
         per_unit = np.where(gaussian, deviation / size, np.minimum(deviation / slope, 2.0))
         stage = self._open_stage(checkpoint, X, views_given)
-        options = self._options(len(groups), columns)
+        options = self._options(len(groups), columns, size)
         solution = solve_non_gaussian(
             rows, op, per_unit, inside, groups, options, self._progress(), stage
         )
@@ -478,7 +478,7 @@ class SCA(HasDensity, SparseProjection):
         if joint is not None:
             self.feature_names_in_ = joint
 
-    def _options(self, n_views: int, columns: Columns) -> SCAOptions:
+    def _options(self, n_views: int, columns: Columns, scale: np.ndarray) -> SCAOptions:
         """Return the parameters of the solver, in the units of the operator."""
         rate = columns.per_variance(self.rate)
         if self.prior == "hyperbolic" and rate > MAX_RATE:
@@ -497,6 +497,7 @@ class SCA(HasDensity, SparseProjection):
             max_iter=self.max_iter,
             tol=self.tol,
             noise=self.noise,
+            scale=scale,
             rotation=self.rotation,
         )
 

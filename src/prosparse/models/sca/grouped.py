@@ -28,7 +28,6 @@ from .model import (
     FactorParameters,
     State,
     ViewLayout,
-    expected_log_density,
     max_precisions,
     membership,
     update_loadings,
@@ -117,14 +116,14 @@ def grouped_step(
         for g, (member, part) in enumerate(zip(members, parts, strict=True)):
             columns, samples = member.columns, member.samples
             parameters, v, m = posteriors[g]
-            mu, tau, residual = update_offsets_and_noise(
+            mu, noise = update_offsets_and_noise(
                 samples, part, parameters, m, rows.L[columns], C[columns]
             )
-            new_mu[g, columns], new_tau[g, columns] = mu, tau[part.noise]
+            new_mu[g, columns], new_tau[g, columns] = mu, noise.tau[part.noise]
             # The optimal v given q(z). A factor that is inactive in a group stays inactive.
             new_v[g] = np.diagonal(m.zz) / samples.n
             active = v > 0
-            bound += expected_log_density(samples, part, tau, residual)
+            bound += noise.log_density
             spread = np.log(new_v[g, active] / v[active])
             bound -= 0.5 * (samples.n * float(np.sum(spread)) - m.log_det)
         sizes = np.array([member.samples.n for member in members])

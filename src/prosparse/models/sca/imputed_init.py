@@ -52,5 +52,5 @@ def fit_imputed(
     if found.sparse is not None and before.sparse is not None:
         pairs = zip(before.sparse[:5], found.sparse[:5], strict=True)
         parts = (np.where(empty, first, last) for first, last in pairs)
-        start = start._replace(sparse=PointNormal(*parts, 0.0))
+        start = start._replace(sparse=PointNormal(*parts, 0.0, found.sparse.unit))
     return State(start, start, -math.inf)

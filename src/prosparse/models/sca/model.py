@@ -29,12 +29,13 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from ...data import Array
-from ...data.arrays import as_like
+from ...data.arrays import as_like, to_numpy
 from ...errors import ParameterError
 from ...inference.acceleration import Anderson
 from ...numerics.spectrum import eye_like
 from .hyperbolic import HyperbolicPrior
 from .loadings import loadings_divergence, update_ard_rows, update_map_rows
+from .noise import NoisePrior, initial_noise_prior, update_noise
 from .point_normal import PointNormal, initial_posterior, update_unknowns
 from .samples import FactorMoments, Samples
 
@@ -63,7 +64,7 @@ MIN_INITIAL_NOISE_RATIO = 1e-3
 N_SWEEPS = 2
 
 
-Noise = Literal["view", "feature"]
+Noise = Literal["learned", "view", "feature"]
 Prior = Literal["point-normal", "ard", "hyperbolic"]
 
 ParametersOf = TypeVar("ParametersOf", bound=Any)
@@ -77,6 +78,7 @@ class ViewLayout(NamedTuple):
     block: np.ndarray  # (Q,) 0 for shared factors, v + 1 for private factors of view v
     noise: Array  # (p,) noise class of each column
     member: Array  # (V, p) indicators of the columns of each view
+    units: np.ndarray | None = None  # (H, p) systems of units of learned noise variances
 
     @property
     def noise_has_prior(self) -> bool:
@@ -97,7 +99,7 @@ class ViewLayout(NamedTuple):
         """Return the layout in the array library of ``like``, except ``block``."""
         view, allowed, member = (as_like(p, like) for p in (self.view, self.allowed, self.member))
         noise = as_like(self.noise, like) if self.noise_has_prior else view
-        return ViewLayout(view, allowed, self.block, noise, member)
+        return ViewLayout(view, allowed, self.block, noise, member, self.units)
 
 
 class FactorParameters(NamedTuple):
@@ -110,6 +112,7 @@ class FactorParameters(NamedTuple):
     mu: Array  # (p,)
     sparse: PointNormal | None = None  # posterior of the loadings (point-normal)
     scores: PointNormal | None = None  # posterior of the scores, None if it is Gaussian
+    noise: NoisePrior | None = None  # learned prior of the noise precisions
 
 
 class HasLoadings(Protocol):
@@ -132,9 +135,16 @@ class State(NamedTuple):
 
 
 def view_layout(
-    groups: list[np.ndarray], n_shared: int, private: list[int], noise: Noise = "view"
+    groups: list[np.ndarray],
+    n_shared: int,
+    private: list[int],
+    noise: Noise = "view",
+    scale: np.ndarray | None = None,
 ) -> ViewLayout:
-    """Return the layout of shared factors followed by private factors."""
+    """Return the layout of shared factors followed by private factors.
+
+    ``scale`` (p,) are the divisors of the columns, None for ones.
+    """
     if n_shared + sum(private) > MAX_FACTORS:
         raise ParameterError(
             f"`n_components` and `n_private` must add up to at most {MAX_FACTORS} factors, got "
@@ -148,7 +158,12 @@ def view_layout(
     )
     allowed = (block == 0) | (block == view[:, None] + 1)
     noise_class = view if noise == "view" else np.arange(view.size)
-    return ViewLayout(view, allowed, block, noise_class, membership(view))
+    units = None
+    if noise == "learned":
+        units = np.ones((1, view.size))
+        if scale is not None and np.any(scale != scale[0]):
+            units = np.stack([units[0], np.mean(scale**2) / scale**2])
+    return ViewLayout(view, allowed, block, noise_class, membership(view), units)
 
 
 def membership(view: np.ndarray) -> np.ndarray:
@@ -170,6 +185,9 @@ def init(
     min_noise = MIN_INITIAL_NOISE_RATIO * lay.total(samples.squares) / count
     noise = xp.maximum(lay.total(samples.observed * residual_variance) / count, min_noise)
     first = initial_parameters(lay, L, 1.0 / noise, xp.zeros_like(L[:, 0]), prior)
+    if lay.units is not None and prior != "hyperbolic":
+        learned = initial_noise_prior(to_numpy(noise), to_numpy(lay.member), lay.units)
+        first = first._replace(noise=learned)
     return State(first, first, -math.inf)
 
 
@@ -195,34 +213,20 @@ def variational_step(samples: Samples, lay: ViewLayout, state: State) -> State:
     xp, tau = array_namespace(now.L), lay.of_columns(now.tau)
     m = samples.moments(now.L, now.C, tau, now.mu, now.scores)  # (25)
     found = update_loadings(lay, now, tau, m.A, m.G)  # (26) and gamma of (27)
-    mu, new_tau, residual = update_offsets_and_noise(samples, lay, now, m, found.L, found.C)
+    mu, noise = update_offsets_and_noise(samples, lay, now, m, found.L, found.C)
     if m.scores is None:
         variance = xp.linalg.diagonal(m.zz) / samples.n  # 1/Phi, (27)
         divergence = 0.5 * (samples.n * float(xp.sum(xp.log(variance))) - m.log_det)
     else:
         variance, divergence = m.scores.second_moment[0, :], m.scores.divergence
         variance = xp.where(variance > 0, variance, 1.0)
-    bound = expected_log_density(samples, lay, new_tau, residual) - divergence + found.log_prior
+    bound = noise.log_density - divergence + found.log_prior
     r = xp.sqrt(variance)
     updated = now._replace(
-        tau=new_tau, mu=mu, scores=None if m.scores is None else m.scores.rescale(1.0 / r)
+        tau=noise.tau, noise=noise.prior, mu=mu, scores=None if m.scores is None else m.scores.rescale(1.0 / r)
     )
     updated = found.rescale(r, updated)
     return State(updated, updated, bound)
-
-
-def expected_log_density(
-    samples: ColumnSquares, lay: ViewLayout, tau: Array, residual: Array
-) -> float:
-    """Return E log p(X | z, Lambda) + log p(tau).
-
-    ``residual`` (K,) are the expected squared residuals of the noise classes. The lower bound of
-    the log evidence is this value, minus the divergences of q(z) and q(Lambda) from their priors,
-    plus the log prior of the zeros.
-    """
-    xp, count = array_namespace(tau), lay.total(samples.observed)
-    fit = 0.5 * float(xp.sum(count * xp.log(tau / (2.0 * math.pi)) - tau * residual))
-    return fit + noise_prior(samples, lay, tau)[2]
 
 
 class UpdatedLoadings(NamedTuple):
@@ -308,8 +312,8 @@ def hyperbolic_step(
     L = now.L
     for _ in range(N_SWEEPS):
         L = update_map_rows(L, tau, m.A, m.G, lay.allowed, prior)  # (20)
-    mu, new_tau, _ = update_offsets_and_noise(samples, lay, now, m, L, None)
-    return State(now, FactorParameters(L, None, None, new_tau, mu), bound)
+    mu, noise = update_offsets_and_noise(samples, lay, now, m, L, None)
+    return State(now, FactorParameters(L, None, None, noise.tau, mu), bound)
 
 
 def log_posterior(
@@ -338,6 +342,18 @@ def log_likelihood(
 # --- both priors
 
 
+class UpdatedNoise(NamedTuple):
+    """Updated noise precisions.
+
+    The lower bound of the log evidence is ``log_density`` minus the divergences of q(z) and
+    q(Lambda) from their priors, plus the log prior of the zeros.
+    """
+
+    tau: Array  # (K,)
+    prior: NoisePrior | None
+    log_density: float  # E log p(X | z, Lambda) + log p(tau)
+
+
 def update_offsets_and_noise(
     samples: Samples,
     lay: ViewLayout,
@@ -345,8 +361,8 @@ def update_offsets_and_noise(
     m: FactorMoments,
     L: Array,
     C: Array | None,
-) -> tuple[Array, Array, Array]:
-    """Return mu, tau and the squared residuals, [AB08] (19), (21), (27), (28)."""
+) -> tuple[Array, UpdatedNoise]:
+    """Return mu and the noise, [AB08] (19), (21), (27), (28)."""
     xp = array_namespace(L)
     mu = -xp.sum(L * m.z_sum, axis=1) / samples.observed
     cross = xp.sum(L * m.G, axis=1) - (mu - now.mu) * xp.sum(L * m.z_sum, axis=1)
@@ -360,10 +376,28 @@ def update_offsets_and_noise(
         square = square if C is None else square + np.einsum("ijk,ijk->i", m.A, C)
     spread = samples.squares + samples.observed * mu**2
     residual = lay.total(spread - 2.0 * cross + square)
-    count = lay.total(samples.observed)
+    return mu, update_noise_classes(samples, lay, now, residual)
+
+
+def update_noise_classes(
+    samples: ColumnSquares, lay: ViewLayout, now: FactorParameters, residual: Array
+) -> UpdatedNoise:
+    """Update the noise precisions, given expected squared residuals (K,) of the noise classes."""
+    xp, count = array_namespace(residual), lay.total(samples.observed)
     floor = MIN_NOISE_RATIO * lay.total(samples.squares)
+    if now.noise is not None:
+        assert lay.units is not None
+        variance = samples.squares / samples.observed
+        more = N_PSEUDO_SAMPLES_COLUMN * variance
+        parts = (xp.maximum(residual, floor) + more, count + N_PSEUDO_SAMPLES_COLUMN, lay.member)
+        learned = update_noise(*(to_numpy(part) for part in parts), lay.units, now.noise)
+        constant = 0.5 * N_PSEUDO_SAMPLES_COLUMN * float(xp.sum(xp.log(2.0 * math.pi * variance)))
+        tau = as_like(learned.tau, residual)
+        return UpdatedNoise(tau, learned.prior, learned.log_marginal + constant)
     more, square_more, _ = noise_prior(samples, lay, now.tau)
-    return mu, (count + more) / xp.maximum(residual + square_more, floor), residual
+    tau = (count + more) / xp.maximum(residual + square_more, floor)
+    fit = 0.5 * float(xp.sum(count * xp.log(tau / (2.0 * math.pi)) - tau * residual))
+    return UpdatedNoise(tau, None, fit + noise_prior(samples, lay, tau)[2])
 
 
 class ColumnSquares(Protocol):

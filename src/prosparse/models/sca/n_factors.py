@@ -43,7 +43,8 @@ class SCAOptions(NamedTuple):
     n_features: int  # number of columns, including constant ones
     max_iter: int
     tol: float  # gain per observed entry at convergence
-    noise: Noise  # one noise variance per view or per column
+    noise: Noise  # noise variances: learned prior, one per view or one per column
+    scale: np.ndarray  # (p,) divisors of the columns
     rotation: Rotation = "shared"  # rotation of the initial loadings
 
 
@@ -86,7 +87,7 @@ def select_n_factors(
 
     The number increases by a quarter while the bound gains `MIN_GAIN_PER_SAMPLE` per sample and
     factor. Otherwise it is halved while the bound increases, and the weakest factors are removed
-    (`_prune_weakest`). If the bound is higher without factors, one factor without free loadings
+    (`prune_weakest`). If the bound is higher without factors, one factor without free loadings
     remains.
 
     A factor that fits noise reduces the bound through the divergences of its loadings and scores.
@@ -122,7 +123,7 @@ def select_n_factors(
         if trial.bound <= best.bound:
             break
         larger, larger_lay, best, lay = best, lay, trial, other
-    larger, larger_lay = _prune_weakest(larger, larger_lay, run_from)
+    larger, larger_lay = prune_weakest(larger, larger_lay, run_from)
     if larger.bound >= best.bound:
         best, lay = larger, larger_lay
     null, null_lay = _null_model(best, lay, run_from)
@@ -149,7 +150,7 @@ def _run_towards(
     return state, lay
 
 
-def _prune_weakest(
+def prune_weakest(
     best: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
 ) -> tuple[StateOf, ViewLayout]:
     """Remove the weakest factors while the bound increases.

@@ -5,7 +5,7 @@ unknown u_rk of row r and factor k has the prior
 
     u_rk = 0 with probability 1 - pi_k,   u_rk ~ N(0, v_k) with probability pi_k.
 
-pi and v are specific to each view and factor. The posterior is a product over all unknowns
+pi and v are specific to each view and factor; v may be multiplied by a known unit of each row. The posterior is a product over all unknowns
 (mean field). Given the others, the expected log-likelihood of one unknown is h u - e u^2 / 2, and
 with log B = (h^2 v / (1 + e v) - log(1 + e v)) / 2
 
@@ -45,6 +45,7 @@ class PointNormal(NamedTuple):
     probability: Array  # (V, Q) pi
     slab: Array  # (V, Q) v
     divergence: float  # KL(posterior | prior)
+    unit: Array | None = None  # (r,) variances v are multiplied by, None for ones
 
     def rescale(self, r: Array) -> PointNormal:
         """Return the posterior of ``r`` (Q,) times the unknowns."""
@@ -56,12 +57,12 @@ class PointNormal(NamedTuple):
         """Return the posterior of some factors, without its divergence."""
         xp = array_namespace(self.mean)
         parts = (xp.take(part, keep, axis=1) for part in self[:5])
-        return PointNormal(*parts, 0.0)
+        return PointNormal(*parts, 0.0, self.unit)
 
     def without_support(self) -> PointNormal:
         """Return the posterior in which all unknowns are zero."""
         zeros = (0.0 * part for part in self[:4])
-        return PointNormal(*zeros, self.slab, 0.0)
+        return PointNormal(*zeros, self.slab, 0.0, self.unit)
 
     @property
     def second_moment(self) -> Array:
@@ -122,11 +123,13 @@ def update_unknowns(
             square = A[:, k, k]
         e = tau * square
         h = tau * (g[k, :] - along) + e * mean[k, :]
-        entry = _update_factor(h, e, probability[k, :], slab[k, :], view, member, possible, learn)
+        entry = _update_factor(h, e, probability[k, :], slab[k, :], now.unit, view, member, possible, learn)
         mean[k, :], variance[k, :], inclusion[k, :] = entry.mean, entry.variance, entry.inclusion
         probability[k, :], slab[k, :] = entry.probability, entry.slab
         divergence += entry.divergence
-    return PointNormal(mean.T, variance.T, inclusion.T, probability.T, slab.T, divergence)
+    return PointNormal(
+        mean.T, variance.T, inclusion.T, probability.T, slab.T, divergence, now.unit
+    )
 
 
 def _update_factor(
@@ -134,6 +137,7 @@ def _update_factor(
     e: Array,
     pi: Array,
     v: Array,
+    unit: Array | None,
     view: Array,
     member: Array,
     possible: Array | None,
@@ -151,6 +155,7 @@ def _update_factor(
             pi_r, v_r = pi, v
         else:
             pi_r, v_r = xp.take(pi, view, axis=0), xp.take(v, view, axis=0)
+        v_r = v_r if unit is None else v_r * unit
         pi_r = xp.clip(pi_r, MIN_PROBABILITY, MAX_PROBABILITY)
         spread = 1.0 + e * v_r
         c = v_r / spread
@@ -165,7 +170,8 @@ def _update_factor(
         total = member @ w
         some = total > 0
         pi = total / count
-        v = xp.where(some, member @ (w * (b * b + c)) / xp.where(some, total, 1.0), v)
+        square = w * (b * b + c) if unit is None else w * (b * b + c) / unit
+        v = xp.where(some, member @ square / xp.where(some, total, 1.0), v)
     w, b, c, log_marginal = posterior(pi, v)
     if learn:
         supported = member @ log_marginal > 0

@@ -54,7 +54,7 @@ from .non_gaussian import (
 from .n_factors import SCAOptions, factor_counts, select_n_factors
 from .point_normal import local_false_sign_rate
 from .samples import CompleteSamples, Samples, reduce_rows
-from .score_prior import has_row_access, select_score_prior
+from .score_prior import has_row_access, select_priors
 from .scores import SparseScores
 from .sketch import sketch_rows
 from .start import EXACT_ROTATION, ROUGH_ROTATION, initial_loadings
@@ -117,7 +117,8 @@ def solve(
     max_factors = counts.maximum + sum(private)
 
     def layout(shared: int, private: list[int]) -> ViewLayout:
-        return view_layout(groups, shared, private, options.noise).to_device_of(samples.squares)
+        lay = view_layout(groups, shared, private, options.noise, options.scale)
+        return lay.to_device_of(samples.squares)
 
     def initial_state(lay: ViewLayout, prior: Prior) -> State:
         shared, n_private = _factors_by_view(lay, len(groups))
@@ -155,7 +156,7 @@ def solve(
         first = initial_state(lay, "hyperbolic")
     if options.prior == "point-normal" and has_row_access(op):
         sparse = SparseScores(op, seen)
-        first, lay = select_score_prior(sparse, first, lay, run_from, options)
+        first, lay = select_priors(sparse, first, lay, run_from, options)
         samples = samples if first.ahead.scores is None else sparse
     run = _run_model(samples, lay, prior, first, epsilon, options, progress, checkpoint)
     # The log posterior is a density of the loadings as well.
