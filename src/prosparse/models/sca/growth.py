@@ -22,6 +22,8 @@ from .scores import SparseScores
 # Iterations of a factor on the residuals.
 N_RESIDUAL_ITERATIONS = 10
 RESIDUAL_TOL = 1e-6  # minimum gain per entry
+# Minimum gain of the bound by a factor. Smaller gains are those of further iterations.
+MIN_GAIN = 1.0
 
 
 def add_factors(
@@ -34,7 +36,7 @@ def add_factors(
             break
         start, wider = _append(state.ahead, lay, factor)
         held, found = compare_after_equal_iterations(state, lay, start, wider, run_from)
-        if found.bound <= held.bound:
+        if found.bound <= held.bound + MIN_GAIN or not np.all(np.any(found.ahead.L, axis=0)):
             return held, lay
         state, lay = found, wider
     return state, lay

@@ -23,6 +23,7 @@ the observed column means (zero for complete data).
 from __future__ import annotations
 
 import math
+import os
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -50,6 +51,7 @@ MIN_NOISE_RATIO = 1e-10
 # single column exactly and the likelihood is unbounded.
 N_PSEUDO_SAMPLES_COLUMN = 1.0
 N_PSEUDO_SAMPLES_VIEW = 10.0
+N_PSEUDO_LEARNED=float(os.environ.get('NPL','0.01'))
 
 # Pseudo-counts of zero and of non-zero loadings in the prior of the inclusion probability of a view
 # and a factor.
@@ -388,10 +390,10 @@ def update_noise_classes(
     if now.noise is not None:
         assert lay.units is not None
         variance = samples.squares / samples.observed
-        more = N_PSEUDO_SAMPLES_COLUMN * variance
-        parts = (xp.maximum(residual, floor) + more, count + N_PSEUDO_SAMPLES_COLUMN, lay.member)
+        more = N_PSEUDO_LEARNED * variance
+        parts = (xp.maximum(residual, floor) + more, count + N_PSEUDO_LEARNED, lay.member)
         learned = update_noise(*(to_numpy(part) for part in parts), lay.units, now.noise)
-        constant = 0.5 * N_PSEUDO_SAMPLES_COLUMN * float(xp.sum(xp.log(2.0 * math.pi * variance)))
+        constant = 0.5 * N_PSEUDO_LEARNED * float(xp.sum(xp.log(2.0 * math.pi * variance)))
         tau = as_like(learned.tau, residual)
         return UpdatedNoise(tau, learned.prior, learned.log_marginal + constant)
     more, square_more, _ = noise_prior(samples, lay, now.tau)
