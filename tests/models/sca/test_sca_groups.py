@@ -74,7 +74,7 @@ def problem(case, noise):
     lay = view_layout(columns, 2, [1, 0], noise)
     start, n = table.start, len(X)
     first = init(
-        CompleteSamples(start, n), lay, *initial_loadings(start, n, columns, 2, [1, 0]), None
+        CompleteSamples(start, n), lay, *initial_loadings(start, n, columns, 2, [1, 0]), "ard"
     )
     Z = (X - table.mean[rows.codes]) / table.size
     seen = ~np.isnan(Z) & table.varying_in_group[rows.codes]

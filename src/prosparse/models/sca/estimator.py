@@ -48,6 +48,7 @@ from .group_data import GroupedData, group_data
 from .group_rows import GroupedModel, encode_groups
 from .likelihood import Likelihood
 from .model import Noise, Prior
+from .n_factors import SCAOptions
 from .non_gaussian_data import (
     NonGaussianModel,
     check_in_memory,
@@ -55,7 +56,6 @@ from .non_gaussian_data import (
     prepare_rows,
     view_likelihoods,
 )
-from .n_factors import SCAOptions
 from .solve import Solution, SparseLoadings, solve, solve_groups, solve_non_gaussian
 from .start import Rotation
 from .views import (
@@ -101,24 +101,33 @@ class SCA(HasDensity, SparseProjection):
         Number of factors shared by all views. "auto" maximises the lower bound of the marginal
         likelihood over the number of factors, starting from variational PCA. If ``max_iter`` is 30
         or less, the starting number is used. Factors without loadings are always removed.
-    prior : {"ard", "hyperbolic"}, default="ard"
-        Prior of the loadings. "ard" is automatic relevance determination with posterior
-        uncertainty; it has no tuning parameters. "hyperbolic" is the maximum a posteriori estimate
-        under a generalised hyperbolic prior.
+    prior : {"point-normal", "ard", "hyperbolic"}, default="point-normal"
+        Prior of the loadings. "point-normal": a loading is zero, or Gaussian, with a probability
+        and a variance that are estimated for each factor and view; it has no tuning parameters.
+        Scores have the same kind of prior if its evidence is higher than that of Gaussian scores.
+        That comparison requires NumPy or SciPy sparse data in memory, Gaussian views and a single
+        group of samples; scores are Gaussian otherwise. "ard" is automatic relevance determination
+        with posterior uncertainty. "hyperbolic" is the maximum a posteriori estimate under a
+        generalised hyperbolic prior.
     shape : float, default=0.0
         Shape of the hyperbolic prior, multiplied by the number of loadings
         (``n_features * n_factors``). With ``shape`` and ``rate`` zero the prior is Normal-Jeffreys,
         which is free of tuning parameters and of units. ``shape = n_features * n_factors`` is the
-        Laplace prior, an l1 penalty of ``sqrt(2 * rate)``. Ignored if ``prior="ard"``.
+        Laplace prior, an l1 penalty of ``sqrt(2 * rate)``. Requires ``prior="hyperbolic"``.
     rate : float, default=0.0
         Rate of the hyperbolic prior, in units of the inverse variance of the data, or of the
-        standardised data if ``noise="feature"``. Larger values give more zeros. Ignored if
-        ``prior="ard"``.
+        standardised data unless ``noise="view"``. Larger values give more zeros. Only if
+        ``prior="hyperbolic"``.
     n_private : int or list of int, default=0
         Number of factors private to each view. An integer applies to every view.
-    noise : {"view", "feature"}, default="feature"
+    noise : {"learned", "feature", "view"}, default="learned"
         Noise model. "feature" estimates one variance per column (factor analysis), with a weak
-        prior that keeps it above zero. "view" estimates one variance per view.
+        prior that keeps it above zero; the fit does not depend on the units of the columns.
+        "view" estimates one variance per view. "learned" lies between the two: the variances of a
+        view share a prior whose spread is estimated, as in limma. With several groups of samples,
+        views that are not Gaussian or ``prior="hyperbolic"``, "learned" is the same as "feature".
+        With few columns the evidence often does not distinguish the two ends; use "view" if the
+        noise of all columns is known to be equal.
     rotation : {"shared", "sparse"}, default="shared"
         Rotation of the initial factors, which determines the local optimum. "shared" applies
         varimax within each view, with equal weight for each view, and favours factors common to
@@ -142,12 +151,23 @@ class SCA(HasDensity, SparseProjection):
     Attributes
     ----------
     components_ : ndarray of shape (n_factors, n_features_in_)
-        Loadings, with exact zeros. Shared factors come first, in decreasing order of
+        Loadings, with exact zeros. With ``prior="point-normal"`` a loading is zero if its local
+        false sign rate is at least 0.5, and its posterior mean otherwise. Shared factors come first, in decreasing order of
         ``view_correlation_``, then the private factors of each view. Factors with equal view
         correlation, as with a single view, are in decreasing order of explained variance (of the
-        standardised columns if ``noise="feature"``). Factors have unit variance.
+        standardised columns unless ``noise="view"``). Factors have unit variance.
     components_std_ : ndarray of shape (n_factors, n_features_in_)
-        Posterior standard deviations of the loadings. Only if ``prior="ard"``.
+        Posterior standard deviations of the loadings. Not defined if ``prior="hyperbolic"``.
+    loadings_mean_ : ndarray of shape (n_factors, n_features_in_)
+        Posterior means of the loadings, which are not exactly zero. `transform`,
+        `inverse_transform`, `score`, `impute` and `predict_view` use them. This attribute and the
+        following three exist only if ``prior="point-normal"``.
+    loadings_lfsr_ : ndarray of shape (n_factors, n_features_in_)
+        Local false sign rate: posterior probability that a loading is zero or of the other sign.
+    inclusion_probability_ : ndarray of shape (n_factors, n_features_in_)
+        Posterior probability that a loading is not zero.
+    score_probability_ : ndarray of shape (n_factors,)
+        Prior probability that the score of a sample is not zero; 1 for Gaussian scores.
     view_components_ : list of ndarray of shape (n_factors, n_view_features)
         Loadings of each view.
     view_columns_ : list of ndarray of shape (n_view_features,)
@@ -217,7 +237,7 @@ class SCA(HasDensity, SparseProjection):
     varying_ : ndarray of bool of shape (n_features_in_,)
         Mask of the columns that are not constant.
     objective_path_ : ndarray of shape (n_iter_,)
-        Objective after each iteration, non-decreasing. "ard": lower bound of the log marginal
+        Objective after each iteration, non-decreasing. "point-normal" and "ard": lower bound of the log marginal
         likelihood (evidence). "hyperbolic": log posterior density; a zero loading counts as 1e-12
         (in units of the data) if the prior density is infinite at zero. If a view is not Gaussian,
         the objective is a lower bound on these values.
@@ -238,6 +258,10 @@ class SCA(HasDensity, SparseProjection):
     -----
     Constant columns have no loadings and are ignored by `score`.
 
+    With point-normal scores, `transform` computes a variational posterior of each row, which is not
+    linear in the row; `score` and `get_covariance` use a Gaussian distribution with the covariance
+    matrix of the model.
+
     ``fit(X, groups=...)`` fits the multi-group model of MOFA+ to samples from several batches,
     donors or studies. All groups share the loadings; means, noise variances and factor variances
     differ between groups. `transform`, `score`, `score_samples`, `predict_view` and `impute` take
@@ -246,8 +270,10 @@ class SCA(HasDensity, SparseProjection):
 
     References
     ----------
-    Archambeau & Bach (2008), NIPS 21; for groups of samples, Argelaguet et al. (2020), Genome
-    Biology 21.
+    Archambeau & Bach (2008), NIPS 21; for point-normal priors, Wang & Stephens (2021), Journal of
+    Machine Learning Research 22; for learned noise variances, Smyth (2004), Statistical
+    Applications in Genetics and Molecular Biology 3; for groups of samples, Argelaguet et al.
+    (2020), Genome Biology 21.
 
     Examples
     --------
@@ -268,6 +294,7 @@ class SCA(HasDensity, SparseProjection):
         ("noise_variance", "feature_noise_variance_"),
         ("linear_threshold", "linear_threshold_"),
         ("component_std_", "components_std_"),
+        ("component_lfsr_", "loadings_lfsr_"),
     )
 
     def __init__(
@@ -320,7 +347,7 @@ class SCA(HasDensity, SparseProjection):
         groups : array-like of shape (n_samples,) or None, default=None
             Group of each sample, for example batch, donor or study. Means, noise variances and
             factor variances are estimated for each group; the loadings are shared. Requires
-            ``prior="ard"`` and Gaussian views.
+            Gaussian views and a prior other than "hyperbolic".
         checkpoint : path, Checkpoint or None, default=None
             File that stores the state of the fit. An interrupted fit resumes from it.
 
@@ -401,12 +428,12 @@ class SCA(HasDensity, SparseProjection):
 
     def _check_groups_supported(self, names: list[Likelihood]) -> None:
         """Raise an error if the parameters do not allow several groups."""
-        if self.prior != "ard":
+        if self.prior == "hyperbolic":
             # Factor variances are free in each group: a maximum a posteriori estimate would shrink
             # the loadings and inflate the factors without limit.
             raise ParameterError(
-                f"`groups` requires `prior='ard'`, got {self.prior!r}. Use `prior='ard'`, or fit "
-                "without `groups`."
+                "`groups` requires `prior='point-normal'` or `prior='ard'`, got 'hyperbolic'. Use "
+                "one of these, or fit without `groups`."
             )
         other = [name for name in names if name != "gaussian"]
         if other:
@@ -676,8 +703,8 @@ class SCA(HasDensity, SparseProjection):
     def get_covariance(self, *, group: object = None) -> Array:
         """Return the covariance matrix of the model.
 
-        With ``prior="ard"`` the posterior variance of the loadings adds to the noise variance, as
-        in `score_samples`.
+        The posterior variance of the loadings adds to the noise variance, as in `score_samples`,
+        unless ``prior="hyperbolic"``.
 
         Parameters
         ----------

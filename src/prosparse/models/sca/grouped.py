@@ -5,8 +5,8 @@ variance 1/tau_g. All groups share the loadings; means, noise variances and fact
 specific to each group. A factor with v_gk = 0 is inactive in group g. The scale of a factor is
 fixed by sum_g n_g v_gk = n, unit variance over all samples.
 
-The objective is the lower bound of the log evidence of `model.variational_step`, summed over the groups:
-E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau) + log p(zeros).
+The objective is the lower bound of the log evidence of `model.variational_step`, summed over the
+groups: E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau) + log p(zeros).
 
 The multi-group model is that of [AABD20], who use mean-field updates. Here the factors are
 integrated out in the update of v, which can be exactly zero. Columns that are constant or entirely
@@ -232,9 +232,7 @@ def grouped_accelerator(members: list[GroupSamples], lay: ViewLayout) -> Anderso
         L = np.where(now.L == 0, 0.0, L.reshape(now.L.shape))
         tau = np.minimum(_limited_update(now.tau, log_tau), largest)
         v = np.where(now.v > MIN_VARIANCE, _limited_update(now.v, log_v), now.v)
-        return state._replace(
-            ahead=now._replace(L=L, tau=tau, mu=mu.reshape(now.mu.shape), v=v)
-        )
+        return state._replace(ahead=now._replace(L=L, tau=tau, mu=mu.reshape(now.mu.shape), v=v))
 
     return Anderson(pack, unpack, np)
 

@@ -16,7 +16,7 @@ from ...inference.loop import iterate
 from ...numerics.spectrum import spectrum
 from .model import FactorParameters, State, ViewLayout, init, variational_step
 from .n_factors import RunFrom, compare_after_equal_iterations
-from .point_normal import PointNormal, initial_posterior
+from .point_normal import FACTOR_FIELDS, PointNormal, initial_posterior
 from .scores import SparseScores
 
 # Iterations of a factor on the residuals.
@@ -90,8 +90,10 @@ def _append(
 ) -> tuple[State, ViewLayout]:
     """Return the start of a model with one more shared factor."""
     L = np.column_stack([now.L, factor.L])
-    assert now.sparse is not None and factor.sparse is not None
-    assert now.scores is not None and factor.scores is not None
+    assert now.sparse is not None
+    assert factor.sparse is not None
+    assert now.scores is not None
+    assert factor.scores is not None
     sparse = _join(now.sparse, factor.sparse)
     wider = now._replace(
         L=L,
@@ -108,5 +110,7 @@ def _append(
 
 def _join(first: PointNormal, second: PointNormal) -> PointNormal:
     """Return the posterior of the factors of both."""
-    pairs = zip(first[:5], second[:5], strict=True)
-    return PointNormal(*(np.hstack(pair) for pair in pairs), 0.0, first.unit)
+    parts = {
+        name: np.hstack([getattr(first, name), getattr(second, name)]) for name in FACTOR_FIELDS
+    }
+    return first._replace(**parts, divergence=0.0)

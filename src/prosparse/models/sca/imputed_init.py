@@ -14,8 +14,8 @@ import numpy as np
 
 from ...data import Operator
 from ...inference.loop import iterate
-from .model import State, ViewLayout, accelerator, variational_step, max_precisions
-from .point_normal import PointNormal
+from .model import State, ViewLayout, accelerator, max_precisions, variational_step
+from .point_normal import FACTOR_FIELDS
 from .samples import CompleteSamples, reduce_rows
 
 # Minimum tolerance per entry. The fit to imputed data is only a starting point.
@@ -50,7 +50,10 @@ def fit_imputed(
     if found.t is not None and before.t is not None:
         start = start._replace(t=np.where(empty, before.t, found.t))
     if found.sparse is not None and before.sparse is not None:
-        pairs = zip(before.sparse[:5], found.sparse[:5], strict=True)
-        parts = (np.where(empty, first, last) for first, last in pairs)
-        start = start._replace(sparse=PointNormal(*parts, 0.0, found.sparse.unit))
+        first_part, last = before.sparse, found.sparse
+        parts = {
+            name: np.where(empty, getattr(first_part, name), getattr(last, name))
+            for name in FACTOR_FIELDS
+        }
+        start = start._replace(sparse=last._replace(**parts, divergence=0.0))
     return State(start, start, -math.inf)

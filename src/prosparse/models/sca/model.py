@@ -23,7 +23,6 @@ the observed column means (zero for complete data).
 from __future__ import annotations
 
 import math
-import os
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -51,7 +50,9 @@ MIN_NOISE_RATIO = 1e-10
 # single column exactly and the likelihood is unbounded.
 N_PSEUDO_SAMPLES_COLUMN = 1.0
 N_PSEUDO_SAMPLES_VIEW = 10.0
-N_PSEUDO_LEARNED=float(os.environ.get('NPL','0.01'))
+# With learned noise variances, c observed entries have (N_PSEUDO_LEARNED / c)^2 pseudo-samples, at
+# most 1. More keep the noise of nearly collinear columns too large.
+N_PSEUDO_LEARNED = 20.0
 
 # Pseudo-counts of zero and of non-zero loadings in the prior of the inclusion probability of a view
 # and a factor.
@@ -188,8 +189,12 @@ def init(
     noise = xp.maximum(lay.total(samples.observed * residual_variance) / count, min_noise)
     first = initial_parameters(lay, L, 1.0 / noise, xp.zeros_like(L[:, 0]), prior)
     if lay.units is not None and prior != "hyperbolic":
-        learned = initial_noise_prior(to_numpy(noise), to_numpy(lay.member), lay.units)
-        first = first._replace(noise=learned)
+        member, variance = to_numpy(lay.member), to_numpy(noise)
+        learned = initial_noise_prior(variance, member, lay.units)
+        found = update_noise(
+            variance * to_numpy(count), to_numpy(count), member, lay.units, learned
+        )
+        first = first._replace(tau=as_like(found.tau, noise), noise=found.prior)
     return State(first, first, -math.inf)
 
 
@@ -225,7 +230,10 @@ def variational_step(samples: Samples, lay: ViewLayout, state: State) -> State:
     bound = noise.log_density - divergence + found.log_prior
     r = xp.sqrt(variance)
     updated = now._replace(
-        tau=noise.tau, noise=noise.prior, mu=mu, scores=None if m.scores is None else m.scores.rescale(1.0 / r)
+        tau=noise.tau,
+        noise=noise.prior,
+        mu=mu,
+        scores=None if m.scores is None else m.scores.rescale(1.0 / r),
     )
     updated = found.rescale(r, updated)
     return State(updated, updated, bound)
@@ -390,10 +398,15 @@ def update_noise_classes(
     if now.noise is not None:
         assert lay.units is not None
         variance = samples.squares / samples.observed
-        more = N_PSEUDO_LEARNED * variance
-        parts = (xp.maximum(residual, floor) + more, count + N_PSEUDO_LEARNED, lay.member)
-        learned = update_noise(*(to_numpy(part) for part in parts), lay.units, now.noise)
-        constant = 0.5 * N_PSEUDO_LEARNED * float(xp.sum(xp.log(2.0 * math.pi * variance)))
+        pseudo = xp.clip((N_PSEUDO_LEARNED / count) ** 2, None, 1.0)
+        learned = update_noise(
+            to_numpy(xp.maximum(residual, floor) + pseudo * variance),
+            to_numpy(count + pseudo),
+            to_numpy(lay.member),
+            lay.units,
+            now.noise,
+        )
+        constant = 0.5 * float(xp.sum(pseudo * xp.log(2.0 * math.pi * variance)))
         tau = as_like(learned.tau, residual)
         return UpdatedNoise(tau, learned.prior, learned.log_marginal + constant)
     more, square_more, _ = noise_prior(samples, lay, now.tau)

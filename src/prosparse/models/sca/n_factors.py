@@ -26,11 +26,15 @@ from .start import Rotation
 MAX_ITER_PER_COUNT = 30
 N_ITER_PER_ROUND = 5  # iterations between two comparisons
 ROUGH_TOL = 1e-6
+# Minimum gain in log evidence of noise variances that differ. Smaller gains can be those of a
+# column that a factor fits exactly.
+MIN_NOISE_GAIN = 10.0
 N_ITER_NULL_MODEL = 3  # iterations without factors, which estimate the noise only
 
 # Minimum gain of the bound per sample for a factor beyond the initial number. A smaller value
 # degrades the prediction of held-out views (TCGA), a larger one the fit of data with many factors.
 MIN_GAIN_PER_SAMPLE = 0.0
+
 
 class SCAOptions(NamedTuple):
     """Parameters of a fit, in the units of the operator."""
@@ -44,22 +48,31 @@ class SCAOptions(NamedTuple):
     max_iter: int
     tol: float  # gain per observed entry at convergence
     noise: Noise  # noise variances: learned prior, one per view or one per column
-    scale: np.ndarray  # (p,) divisors of the columns
     rotation: Rotation = "shared"  # rotation of the initial loadings
+    scale: np.ndarray | None = None  # (p,) divisors of the columns, None for ones
 
 
 def factor_counts(op: Operator, n: int, options: SCAOptions) -> FactorCounts:
     """Return the initial and the maximum number of shared factors.
 
     With "auto", the initial number is that of variational PCA, and the maximum is the number of
-    eigenvalues that exceed white noise.
+    eigenvalues that exceed white noise. If the noise is learned, each is the larger of those of
+    columns in units of the operator and of the data.
     """
     if options.n_components != "auto":
         return FactorCounts(int(options.n_components), int(options.n_components))
-    values, p = to_numpy(spectrum(op).eigenvalues), op.shape[1]
-    most = max(1, estimate_n_components(values, n, p) - sum(options.private))
-    likely = min(variational_count(values, n, p) - sum(options.private), most)
-    return FactorCounts(max(1, likely), most)
+    tables, p = [op], op.shape[1]
+    scale = options.scale
+    if options.noise == "learned" and scale is not None and np.any(scale != scale[0]):
+        units = from_numpy(scale / scale.max(), op.column_squares(), op.dtype)
+        tables.append(op.scale_columns(units))
+    initial = maximum = 1
+    for table in tables:
+        values = to_numpy(spectrum(table).eigenvalues)
+        most = estimate_n_components(values, n, p) - sum(options.private)
+        likely = min(variational_count(values, n, p) - sum(options.private), most)
+        initial, maximum = max(initial, likely), max(maximum, most)
+    return FactorCounts(initial, maximum)
 
 
 StateOf = TypeVar("StateOf", State, NonGaussianState, GroupedState)
@@ -67,6 +80,28 @@ StateOf = TypeVar("StateOf", State, NonGaussianState, GroupedState)
 
 # Function that runs a given number of iterations from a state.
 RunFrom = Callable[[StateOf, ViewLayout, int], Run[StateOf]]
+
+
+def learn_noise(
+    starts: list[State],
+    lay: ViewLayout,
+    run: Callable[[State, ViewLayout, SCAOptions], Run[State]],
+    options: SCAOptions,
+) -> State:
+    """Iterate with nearly equal noise, then with different noise if its evidence is higher.
+
+    Free noise variances from the start can fit single columns.
+    """
+    if starts[0].ahead.noise is None:
+        return starts[0]
+    rough = options._replace(max_iter=min(options.max_iter, MAX_ITER_PER_COUNT))
+    equal = max((run(state, lay, rough).state for state in starts), key=lambda state: state.bound)
+    now = equal.fitted
+    assert now.noise is not None
+    now = now._replace(noise=now.noise._replace(learned=True))
+    free = run(State(now, now, -math.inf), lay, rough).state
+    better = free if free.bound > equal.bound + MIN_NOISE_GAIN else equal
+    return State(better.fitted, better.fitted, -math.inf)
 
 
 class FactorCounts(NamedTuple):
@@ -177,6 +212,7 @@ def _null_model(
     """Fit a model of one factor without free loadings: noise only."""
     state, lay = take_factors(state, lay, np.arange(1))
     now = state.ahead
+    assert now.C is not None
     zero = now._replace(
         L=0.0 * now.L,
         C=0.0 * now.C,

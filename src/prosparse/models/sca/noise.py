@@ -27,9 +27,9 @@ from scipy.special import gammaln
 
 # Limits of the strength, in pseudo-samples. At the upper limit the noise is equal.
 MIN_STRENGTH, MAX_STRENGTH = 1.0, 2.0**20
-INITIAL_STRENGTH = 8.0
+INITIAL_STRENGTH = 2.0**16  # nearly equal noise
 # Factors of the strength that are compared in one update.
-STRENGTH_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 64.0)
+STRENGTH_FACTORS = (2.0**-6, 0.25, 0.5, 1.0, 2.0, 4.0, 2.0**6)
 # Updates of the level given the strength.
 N_LEVEL_UPDATES = 2
 
@@ -39,6 +39,7 @@ class NoisePrior(NamedTuple):
 
     strength: np.ndarray  # (H, V) d
     level: np.ndarray  # (H, V) s
+    learned: bool = False  # whether the strength is updated; nearly equal noise if not
 
 
 class LearnedNoise(NamedTuple):
@@ -76,25 +77,26 @@ def update_noise(
         for v, rows in enumerate(member.astype(bool)):
             part = residual[rows], count[rows], u[rows]
             strength[h, v], level[h, v], value[h, v] = _update_view(
-                *part, float(strength[h, v]), float(level[h, v])
+                *part, float(strength[h, v]), float(level[h, v]), prior.learned
             )
         d, s = strength[h, view], level[h, view]
         tau[h] = (count + d) / (residual + d * s * u)
     best = np.argmax(value, axis=0)
     return LearnedNoise(
         tau[best[view], np.arange(view.size)],
-        NoisePrior(strength, level),
+        NoisePrior(strength, level, prior.learned),
         float(value.max(axis=0).sum()),
     )
 
 
 def _update_view(
-    r: np.ndarray, c: np.ndarray, u: np.ndarray, d: float, s: float
+    r: np.ndarray, c: np.ndarray, u: np.ndarray, d: float, s: float, learned: bool
 ) -> tuple[float, float, float]:
     """Return strength, level and log marginal likelihood of a view."""
     for _ in range(N_LEVEL_UPDATES):
         s = float(1.0 / np.mean(u * (c + d) / (r + d * s * u)))
-    options = np.clip(d * np.array(STRENGTH_FACTORS), MIN_STRENGTH, MAX_STRENGTH)
+    factors = np.array(STRENGTH_FACTORS if learned else (1.0,))
+    options = np.clip(d * factors, MIN_STRENGTH, MAX_STRENGTH)
     values = [log_marginal(r, c, u, float(option), s) for option in options]
     best = int(np.argmax(values))
     return float(options[best]), s, float(values[best])

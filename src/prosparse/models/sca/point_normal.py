@@ -5,9 +5,9 @@ unknown u_rk of row r and factor k has the prior
 
     u_rk = 0 with probability 1 - pi_k,   u_rk ~ N(0, v_k) with probability pi_k.
 
-pi and v are specific to each view and factor; v may be multiplied by a known unit of each row. The posterior is a product over all unknowns
-(mean field). Given the others, the expected log-likelihood of one unknown is h u - e u^2 / 2, and
-with log B = (h^2 v / (1 + e v) - log(1 + e v)) / 2
+pi and v are specific to each view and factor; v may be multiplied by a known unit of each row. The
+posterior is a product over all unknowns (mean field). Given the others, the expected log-likelihood
+of one unknown is h u - e u^2 / 2, and with log B = (h^2 v / (1 + e v) - log(1 + e v)) / 2
 
     w = pi B / (1 - pi + pi B),   u | u != 0 ~ N(b, c),   c = v / (1 + e v),   b = c h,
 
@@ -36,6 +36,10 @@ INITIAL_PROBABILITY = 0.5
 MIN_PROBABILITY, MAX_PROBABILITY = 1e-10, 1.0 - 1e-10
 
 
+# Fields of `PointNormal` with one column per factor.
+FACTOR_FIELDS = ("mean", "variance", "inclusion", "probability", "slab")
+
+
 class PointNormal(NamedTuple):
     """Posterior of all unknowns, and their prior."""
 
@@ -56,13 +60,13 @@ class PointNormal(NamedTuple):
     def take(self, keep: Array) -> PointNormal:
         """Return the posterior of some factors, without its divergence."""
         xp = array_namespace(self.mean)
-        parts = (xp.take(part, keep, axis=1) for part in self[:5])
-        return PointNormal(*parts, 0.0, self.unit)
+        parts = {name: xp.take(getattr(self, name), keep, axis=1) for name in FACTOR_FIELDS}
+        return self._replace(**parts, divergence=0.0)
 
     def without_support(self) -> PointNormal:
         """Return the posterior in which all unknowns are zero."""
-        zeros = (0.0 * part for part in self[:4])
-        return PointNormal(*zeros, self.slab, 0.0, self.unit)
+        zeros = {name: 0.0 * getattr(self, name) for name in FACTOR_FIELDS if name != "slab"}
+        return self._replace(**zeros, divergence=0.0)
 
     @property
     def second_moment(self) -> Array:
@@ -123,13 +127,13 @@ def update_unknowns(
             square = A[:, k, k]
         e = tau * square
         h = tau * (g[k, :] - along) + e * mean[k, :]
-        entry = _update_factor(h, e, probability[k, :], slab[k, :], now.unit, view, member, possible, learn)
+        entry = _update_factor(
+            h, e, probability[k, :], slab[k, :], now.unit, view, member, possible, learn
+        )
         mean[k, :], variance[k, :], inclusion[k, :] = entry.mean, entry.variance, entry.inclusion
         probability[k, :], slab[k, :] = entry.probability, entry.slab
         divergence += entry.divergence
-    return PointNormal(
-        mean.T, variance.T, inclusion.T, probability.T, slab.T, divergence, now.unit
-    )
+    return PointNormal(mean.T, variance.T, inclusion.T, probability.T, slab.T, divergence, now.unit)
 
 
 def _update_factor(

@@ -1,25 +1,30 @@
 """Priors of scores and loadings: those of highest evidence.
 
-Scores are Gaussian or point-normal. The slab variances of the loadings are equal for the
-standardised columns, or in the units of the data.
-
-Point-normal scores suit factors that few samples share. The point-normal prior with probability one
-is Gaussian, so that a fit contains factors of both kinds.
+Scores are Gaussian or point-normal. Point-normal scores suit factors that few samples share; with
+probability one they are Gaussian, so that a fit contains factors of both kinds. The slab variances
+of the loadings are equal in the units of the data, or proportional to the noise variances, which
+does not depend on units.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from ...data import DenseOperator, Operator
-from ...data.operators.sparse import SparseOperator
 from ...data.arrays import is_numpy, to_numpy
+from ...data.operators.sparse import SparseOperator
 from ...inference.loop import Run
-from .model import FactorParameters, State, ViewLayout
 from .growth import add_factors
-from .n_factors import RunFrom, SCAOptions, compare_after_equal_iterations, prune_weakest
+from .model import FactorParameters, State, ViewLayout
+from .n_factors import (
+    MAX_ITER_PER_COUNT,
+    SCAOptions,
+    compare_after_equal_iterations,
+    prune_weakest,
+)
 from .scores import SparseScores
 
 # Sweeps over the scores before the two priors are compared.
@@ -35,7 +40,7 @@ def select_priors(
     data: SparseScores,
     state: State,
     lay: ViewLayout,
-    run: RunFrom[State],
+    run: Callable[[State, ViewLayout, SCAOptions], Run[State]],
     options: SCAOptions,
 ) -> tuple[State, ViewLayout]:
     """Return the state with the priors of scores and of loadings of highest evidence.
@@ -51,39 +56,21 @@ def select_priors(
         held, found = compare_after_equal_iterations(state, lay, start, lay, run_from)
         return found if found.bound > held.bound else held
 
-    def _select_units(state: State) -> State:
-        now = state.ahead
-        if now.sparse is None or lay.units is None or len(lay.units) == 1 or not np.any(now.L):
-            return state
-        ofnoise = with_units(now, lay, 1.0 / lay.of_columns(now.tau))
-        ofdata = with_units(now, lay, lay.units[1])
-        start = State(ofnoise, ofnoise, -math.inf)
-        found = better(start, ofdata)
-        if found.ahead.sparse.unit is ofdata.sparse.unit:
-            return found
-        return found if NOISE_UNITS else state
-
-    if not np.any(state.ahead.L):
+    if options.max_iter <= MAX_ITER_PER_COUNT or not np.any(state.ahead.L):
         return state, lay
-    state = better(state, _sparse_scores(data, state.ahead, lay))
-    state = _select_units(state)
+    state = better(state, _with_sparse_scores(data, state.ahead, lay))
+    now = state.ahead
+    if lay.units is not None and len(lay.units) > 1:
+        of_noise = _with_units(now, lay, 1.0 / lay.of_columns(now.tau))
+        of_data = _with_units(now, lay, lay.units[1])
+        state = better(State(of_noise, of_noise, -math.inf), of_data)
     if state.ahead.scores is not None and options.n_components == "auto":
         state, lay = add_factors(data, state, lay, run_from)
         state, lay = prune_weakest(state, lay, run_from)
     return state, lay
 
 
-import os
-NOISE_UNITS = int(os.environ.get("NU","0"))
-
-def with_units(now: FactorParameters, lay: ViewLayout, unit: np.ndarray) -> FactorParameters:
-    """Return parameters with slab variances in some units."""
-    scale = lay.member @ unit / lay.member.sum(axis=1)
-    assert now.sparse is not None
-    return now._replace(sparse=now.sparse._replace(slab=now.sparse.slab / scale[:, None], unit=unit))
-
-
-def _sparse_scores(
+def _with_sparse_scores(
     data: SparseScores, now: FactorParameters, lay: ViewLayout
 ) -> FactorParameters:
     """Return parameters with point-normal scores."""
@@ -96,3 +83,11 @@ def _sparse_scores(
     for _ in range(N_INITIAL_SWEEPS):
         scores = data.update(now.L, now.C, tau, now.mu, scores)
     return now._replace(scores=scores)
+
+
+def _with_units(now: FactorParameters, lay: ViewLayout, unit: np.ndarray) -> FactorParameters:
+    """Return parameters with slab variances of the loadings in some units."""
+    assert now.sparse is not None
+    scale = lay.member @ unit / lay.member.sum(axis=1)
+    slab = now.sparse.slab / scale[:, None]
+    return now._replace(sparse=now.sparse._replace(slab=slab, unit=unit))

@@ -14,7 +14,6 @@ from ...data import Operator
 from .point_normal import PointNormal, initial_posterior, update_unknowns
 from .samples import FactorMoments
 
-
 # Maximum number of sweeps over the scores of new rows, and the change that ends them.
 MAX_SWEEPS = 200
 SCORE_TOL = 1e-7
@@ -86,12 +85,14 @@ class SparseScores:
     def moments(
         self,
         L: np.ndarray,
-        C: np.ndarray,
+        C: np.ndarray | None,
         tau: np.ndarray,
         mu: np.ndarray,
-        scores: PointNormal,
+        scores: PointNormal | None = None,
     ) -> FactorMoments:
         """Return the sums over the samples of the moments of the updated scores."""
+        assert C is not None
+        assert scores is not None
         scores = self.update(L, C, tau, mu, scores)
         Z, variance = scores.mean, scores.variance
         zz = Z.T @ Z + np.diag(variance.sum(axis=0))

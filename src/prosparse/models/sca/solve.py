@@ -14,7 +14,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from ...data import DenseOperator, Operator
-from ...data.arrays import is_writable, to_numpy
+from ...data.arrays import from_numpy, is_writable, to_numpy
 from ...inference.checkpoint import Stage
 from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
@@ -43,6 +43,7 @@ from .model import (
     variational_step,
     view_layout,
 )
+from .n_factors import SCAOptions, factor_counts, learn_noise, select_n_factors
 from .non_gaussian import (
     NonGaussianState,
     Rows,
@@ -51,7 +52,6 @@ from .non_gaussian import (
     non_gaussian_init,
     non_gaussian_step,
 )
-from .n_factors import SCAOptions, factor_counts, select_n_factors
 from .point_normal import local_false_sign_rate
 from .samples import CompleteSamples, Samples, reduce_rows
 from .score_prior import has_row_access, select_priors
@@ -112,6 +112,7 @@ def solve(
     ``op`` is the centred data matrix, zero where the mask ``seen`` is False; None if all entries
     are observed. ``groups`` are the columns of each view.
     """
+    samples: Samples
     samples, start, sketch, epsilon = _fit_data(op, seen, groups, options)
     counts, private = factor_counts(start, samples.n, options), options.private
     max_factors = counts.maximum + sum(private)
@@ -120,13 +121,17 @@ def solve(
         lay = view_layout(groups, shared, private, options.noise, options.scale)
         return lay.to_device_of(samples.squares)
 
-    def initial_state(lay: ViewLayout, prior: Prior) -> State:
+    def initial_state(lay: ViewLayout, prior: Prior, scale: float | np.ndarray = 1.0) -> State:
+        """Return the start whose factors are those of columns multiplied by ``scale``."""
         shared, n_private = _factors_by_view(lay, len(groups))
         tol = EXACT_ROTATION if prior == "hyperbolic" else ROUGH_ROTATION
-        loadings = initial_loadings(
-            start, samples.n, groups, shared, n_private, options.rotation, tol
+        table = start
+        if np.ndim(scale) > 0:
+            table = start.scale_columns(from_numpy(scale, start.column_squares(), start.dtype))
+        L, variance = initial_loadings(
+            table, samples.n, groups, shared, n_private, options.rotation, tol
         )
-        first = init(samples, lay, *loadings, prior)
+        first = init(samples, lay, (L.T / scale).T, variance / scale**2, prior)
         if sketch is None or prior == "hyperbolic":
             return first
         finer = options._replace(tol=SKETCH_TOL_RATIO * options.tol)
@@ -135,13 +140,16 @@ def solve(
 
     def begin(shared: int, how: SCAOptions) -> tuple[State, ViewLayout]:
         lay = layout(shared, private)
-        first = initial_state(lay, _variational_prior(options))
+        prior = _variational_prior(options)
+        starts = [initial_state(lay, prior)]
+        if lay.units is not None and len(lay.units) > 1:
+            starts.append(initial_state(lay, prior, 1.0 / np.sqrt(lay.units[1])))
         if seen is not None:
-            first = fit_imputed(start, lay, first, how.max_iter, how.tol)
-        return first, lay
+            starts = [fit_imputed(start, lay, first, how.max_iter, how.tol) for first in starts]
+        return learn_noise(starts, lay, run_from, how), lay
 
     def run_from(state: State, lay: ViewLayout, how: SCAOptions) -> Run[State]:
-        part = samples if state.ahead.scores is None else SparseScores(op, seen)
+        part: Samples = samples if state.ahead.scores is None else SparseScores(op, seen)
         return _run_model(part, lay, None, state, epsilon, how)
 
     if options.n_components == "auto" or options.prior != "hyperbolic":
@@ -236,9 +244,7 @@ def solve_non_gaussian(
     start = spectrum(op).op if op.shape[0] > op.shape[1] else op
     mu = initial_offsets(rows, means)
 
-    def begin(
-        shared: int, private: list[int], prior: Prior
-    ) -> tuple[NonGaussianState, ViewLayout]:
+    def begin(shared: int, private: list[int], prior: Prior) -> tuple[NonGaussianState, ViewLayout]:
         lay = view_layout(groups, shared, private, options.noise)
         L = initial_loadings(start, rows.n, groups, shared, private, options.rotation)[0]
         return non_gaussian_init(rows, lay, L * per_unit[:, None], mu, prior), lay
