@@ -26,6 +26,8 @@ from prosparse.models.sca.start import initial_loadings
 
 pytestmark = pytest.mark.quick
 
+OPTIONS = {"prior": "point-normal", "noise": "learned"}
+
 
 def test_one_unknown_by_numerical_integration():
     """Posterior and divergence of one unknown with a fixed prior."""
@@ -190,7 +192,7 @@ def test_spread_of_noise_variances_is_learned(rng):
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_sparse_scores_are_chosen_and_reproduced(missing):
     X, _, W = sparse_table(n=300, missing=missing)
-    model = SCA(2).fit(X)
+    model = SCA(2, **OPTIONS).fit(X)
     assert np.all(model.score_probability_ < 0.6)
     Z = model.transform(X)
     assert np.mean(np.abs(Z) < 0.1) > 0.4
@@ -206,13 +208,13 @@ def test_sparse_scores_are_chosen_and_reproduced(missing):
 
 def test_gaussian_scores_stay_gaussian(rng):
     X = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 20))
-    model = SCA(2).fit(X + 0.5 * rng.standard_normal((200, 20)))
+    model = SCA(2, **OPTIONS).fit(X + 0.5 * rng.standard_normal((200, 20)))
     np.testing.assert_array_equal(model.score_probability_, 1.0)
 
 
 def test_scores_of_new_rows_do_not_depend_on_other_rows():
     X = sparse_table(n=200)[0]
-    model = SCA(2).fit(X)
+    model = SCA(2, **OPTIONS).fit(X)
     np.testing.assert_allclose(model.transform(X[:7]), model.transform(X)[:7], atol=1e-6)
 
 
@@ -220,7 +222,7 @@ def test_no_factors_in_noise():
     for seed in range(3):
         X = np.random.default_rng(seed).standard_normal((100, 60))
         with pytest.warns(UserWarning, match="no shared variance"):
-            assert SCA().fit(X).n_selected_ == 0
+            assert SCA(**OPTIONS).fit(X).n_selected_ == 0
 
 
 def test_residual_factors_are_found_with_missing_values():
@@ -232,4 +234,4 @@ def test_residual_factors_are_found_with_missing_values():
     W *= strength / (np.linalg.norm(Z, axis=0) * np.linalg.norm(W, axis=0))
     X = Z @ W.T + rng.standard_normal((200, 300))
     X[rng.random(X.shape) < 0.3] = np.nan
-    assert SCA().fit(X).n_components_ == 3
+    assert SCA(**OPTIONS).fit(X).n_components_ == 3

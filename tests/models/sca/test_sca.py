@@ -437,7 +437,7 @@ def test_impute_of_sparse_rows_with_missing_values():
     ("parameters", "message"),
     [
         ({"n_components": 0}, "`n_components` must be an integer of at least 1"),
-        ({"prior": "laplace"}, "`prior` must be one of 'ard', 'hyperbolic'"),
+        ({"prior": "laplace"}, "`prior` must be one of 'ard', 'point-normal', 'hyperbolic'"),
         ({"shape": -1.0}, "`shape` must be a non-negative number, got -1.0"),
         ({"rate": np.nan}, "`rate` must be a non-negative number, got nan"),
         ({"tol": -1e-3}, "`tol` must be a non-negative number, got -0.001"),

@@ -86,7 +86,7 @@ METHOD = Method(
             "noise",
             "learned (between equal and free), feature (one noise variance per variable) or view "
             "(one for all variables)",
-            default="learned",
+            default="feature",
         ),
         Option(
             "likelihood",

@@ -101,7 +101,7 @@ class SCA(HasDensity, SparseProjection):
         Number of factors shared by all views. "auto" maximises the lower bound of the marginal
         likelihood over the number of factors, starting from variational PCA. If ``max_iter`` is 30
         or less, the starting number is used. Factors without loadings are always removed.
-    prior : {"point-normal", "ard", "hyperbolic"}, default="point-normal"
+    prior : {"ard", "point-normal", "hyperbolic"}, default="ard"
         Prior of the loadings. "point-normal": a loading is zero, or Gaussian, with a probability
         and a variance that are estimated for each factor and view; it has no tuning parameters.
         Scores have the same kind of prior if its evidence is higher than that of Gaussian scores.
@@ -120,7 +120,7 @@ class SCA(HasDensity, SparseProjection):
         ``prior="hyperbolic"``.
     n_private : int or list of int, default=0
         Number of factors private to each view. An integer applies to every view.
-    noise : {"learned", "feature", "view"}, default="learned"
+    noise : {"learned", "feature", "view"}, default="feature"
         Noise model. "feature" estimates one variance per column (factor analysis), with a weak
         prior that keeps it above zero; the fit does not depend on the units of the columns.
         "view" estimates one variance per view. "learned" lies between the two: the variances of a
@@ -152,7 +152,8 @@ class SCA(HasDensity, SparseProjection):
     ----------
     components_ : ndarray of shape (n_factors, n_features_in_)
         Loadings, with exact zeros. With ``prior="point-normal"`` a loading is zero if its local
-        false sign rate is at least 0.5, and its posterior mean otherwise. Shared factors come first, in decreasing order of
+        false sign rate is at least 0.5, and its posterior mean otherwise.
+        Shared factors come first, in decreasing order of
         ``view_correlation_``, then the private factors of each view. Factors with equal view
         correlation, as with a single view, are in decreasing order of explained variance (of the
         standardised columns unless ``noise="view"``). Factors have unit variance.
@@ -237,8 +238,8 @@ class SCA(HasDensity, SparseProjection):
     varying_ : ndarray of bool of shape (n_features_in_,)
         Mask of the columns that are not constant.
     objective_path_ : ndarray of shape (n_iter_,)
-        Objective after each iteration, non-decreasing. "point-normal" and "ard": lower bound of the log marginal
-        likelihood (evidence). "hyperbolic": log posterior density; a zero loading counts as 1e-12
+        Objective after each iteration, non-decreasing. "point-normal" and "ard": lower bound of the
+        log marginal likelihood (evidence). "hyperbolic": log posterior density; a zero loading counts as 1e-12
         (in units of the data) if the prior density is infinite at zero. If a view is not Gaussian,
         the objective is a lower bound on these values.
     n_iter_ : int
@@ -301,11 +302,11 @@ class SCA(HasDensity, SparseProjection):
         self,
         n_components: int | Literal["auto"] = "auto",
         *,
-        prior: Prior = "point-normal",
+        prior: Prior = "ard",
         shape: float = 0.0,
         rate: float = 0.0,
         n_private: int | Sequence[int] = 0,
-        noise: Noise = "learned",
+        noise: Noise = "feature",
         rotation: Rotation = "shared",
         likelihood: Likelihood | Sequence[Likelihood] = "gaussian",
         views: Sequence[ColumnGroup] | None = None,

@@ -67,8 +67,8 @@ MIN_INITIAL_NOISE_RATIO = 1e-3
 N_SWEEPS = 2
 
 
-Noise = Literal["learned", "view", "feature"]
-Prior = Literal["point-normal", "ard", "hyperbolic"]
+Noise = Literal["view", "feature", "learned"]
+Prior = Literal["ard", "point-normal", "hyperbolic"]
 
 ParametersOf = TypeVar("ParametersOf", bound=Any)
 

@@ -33,7 +33,7 @@ N_ITER_NULL_MODEL = 3  # iterations without factors, which estimate the noise on
 
 # Minimum gain of the bound per sample for a factor beyond the initial number. A smaller value
 # degrades the prediction of held-out views (TCGA), a larger one the fit of data with many factors.
-MIN_GAIN_PER_SAMPLE = 0.0
+MIN_GAIN_PER_SAMPLE = 0.5
 
 
 class SCAOptions(NamedTuple):
@@ -139,6 +139,7 @@ def select_n_factors(
     def run_from(state: StateOf, lay: ViewLayout, n_iter: int) -> Run[StateOf]:
         return run(state, lay, rough._replace(max_iter=min(rough.max_iter, n_iter)))
 
+    min_gain = 0.0 if options.prior == "point-normal" else MIN_GAIN_PER_SAMPLE * n
     count = counts.initial
     start, lay = begin(count, rough)
     if options.max_iter <= MAX_ITER_PER_COUNT:
@@ -146,7 +147,7 @@ def select_n_factors(
     best = run_from(start, lay, MAX_ITER_PER_COUNT).state
     while count < counts.maximum:
         more = min(count + max(1, count // 4), counts.maximum)
-        goal = best.bound + MIN_GAIN_PER_SAMPLE * n * (more - count)
+        goal = best.bound + min_gain * (more - count)
         trial, other = _run_towards(goal, *begin(more, rough), run_from)
         if trial.bound <= goal:
             break
