@@ -3,8 +3,8 @@
 The statistic is R2(d), d = 1, ..., D, of a column with the leading components of a set of columns,
 the *members*. The components for a member are computed without it (`leave_one_out`). The p-values
 for d = 1, ..., D are combined (`false_discoveries`), so that no number of components has to be
-selected. The p-value of each d is the larger one of two null distributions, permutation and sign
-flips (`null_distribution`): it is valid if either null hypothesis holds.
+selected. The p-value of each d is the larger of those under permutation and under sign flips
+(`null_distribution`): it is valid if either null hypothesis holds.
 
 A second statistic finds pairs and small blocks, which form no leading component
 (`pair_correlation`). The p-value of a column is the smaller of the two, each divided by its weight.
@@ -26,6 +26,7 @@ from .leave_one_out import bound_leave_one_out_r2, leave_one_out_eigenvectors, l
 from .null_distribution import (
     Moments,
     beta_tail,
+    common_flip_moments,
     gaussian_moments,
     permutation_moments,
     residual_flip_moments,
@@ -48,12 +49,11 @@ COMPONENT_WEIGHT, PAIR_WEIGHT = 0.9, 0.1
 _MIN_EFFECTIVE_ENTRIES = 10.0
 _MIN_TAIL_EXPONENT = 0.65
 # Maximum number of scores that are computed separately for each column, without the column. With
-# more, the scores of all members are used: one column then hardly changes them.
+# more, the scores of all members are used: one column then has little effect.
 _MAX_OWN_SCORES = 2**22
 _FEW_ROWS = 30  # rows up to which the moments of sign flips are computed from residuals
 _COLUMNS_PER_CHUNK = 4096
-_MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant, whatever their signs
-_MANY_ROWS = 1000  # rows beyond which fourth powers of entries are not needed
+_MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant
 _ROUNDING = 1e-9  # relative rounding error of a p-value, at most
 
 
@@ -72,12 +72,19 @@ class LeaveOneOutTester:
         Whether all columns are tested by sign flips as well as by permutation.
     pairs : LargestCorrelations or None
         Test of the largest correlations; computed if None.
+    n_layers : int
+        Number of layers of columns. Column j of each layer belongs to variable j, of whose columns
+        at most one is a discovery: the one with the smallest p-value.
     """
 
     def __init__(
-        self, data: StandardisedData, robust: bool, pairs: LargestCorrelations | None = None
+        self,
+        data: StandardisedData,
+        robust: bool,
+        pairs: LargestCorrelations | None = None,
+        n_layers: int = 1,
     ):
-        self.data, self.robust = data, robust
+        self.data, self.robust, self.n_layers = data, robust, n_layers
         self.fourth_moments = data.fourth_moments()
         self.pairs = (
             find_largest_correlations(data, self.fourth_moments) if pairs is None else pairs
@@ -160,7 +167,8 @@ class LeaveOneOutTest:
     def discoveries(self, fdr: float, *, flips: bool = True) -> np.ndarray:
         """Apply the Benjamini-Hochberg procedure to all columns, (p,).
 
-        The discoveries are monotone in the p-values. Discoveries by upper bounds, and
+        Discoveries that are not the best column of their variable are removed (`n_layers`). The
+        discoveries are monotone in the p-values. Discoveries by upper bounds, and
         non-discoveries by lower bounds, are therefore final. Only the p-values of the remaining
         columns are computed. The last result is cached.
         """
@@ -175,16 +183,33 @@ class LeaveOneOutTest:
         pvalues = np.where(is_certain, 0.0, 1.0)
         pvalues[undecided] = self.pvalues_of(undecided, flips=flips)
         mask = benjamini_hochberg(pvalues, fdr)
+        if self.tester.n_layers > 1:
+            mask = self._best_columns(np.flatnonzero(mask), flips=flips)[0]
         self._last_discoveries = (fdr, flips), mask
         return mask
 
     def most_significant(self, count: int) -> np.ndarray:
-        """Return the mask of the ``count`` columns with the smallest p-values, (p,)."""
+        """Return a mask of the best columns of ``count`` variables, (p,)."""
         columns = np.argsort(self._lower_bounds, kind="stable")[: 4 * count]
-        pvalues = self.pvalues_of(columns, flips=False)
-        mask = np.zeros(self._squares.size, dtype=bool)
-        mask[columns[np.argsort(pvalues, kind="stable")[:count]]] = True
+        mask, pvalues = self._best_columns(columns, flips=False)
+        mask[np.argsort(pvalues, kind="stable")[count:]] = False
         return mask
+
+    def _best_columns(self, columns: np.ndarray, *, flips: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Restrict some columns to those with the smallest p-value of their variable.
+
+        Returns
+        -------
+        mask : bool ndarray of shape (p,)
+        pvalues : ndarray of shape (p,)
+            Infinite outside the mask.
+        """
+        pvalues = np.full(self._squares.size, np.inf)
+        pvalues[columns] = self.pvalues_of(columns, flips=flips)
+        by_layer = pvalues.reshape(self.tester.n_layers, -1)
+        best = np.arange(self.tester.n_layers)[:, None] == np.argmin(by_layer, axis=0)
+        by_layer[~best] = np.inf
+        return np.isfinite(pvalues), pvalues
 
     # --- statistics
 
@@ -255,7 +280,7 @@ class LeaveOneOutTest:
 
     @cached_property
     def _lower_bounds(self) -> np.ndarray:
-        """Lower bounds on all p-values, (p,), from upper bounds on R2 and permutation alone."""
+        """Lower bounds on all p-values, (p,)."""
         upper, is_varying = self._R2_bounds[1], self.tester.is_varying
         moments = self._permutation_moments(np.arange(upper.shape[0]))
         pvalues = combine_pvalues(beta_tail(upper, moments))
@@ -287,7 +312,7 @@ class LeaveOneOutTest:
 
     @cached_property
     def _tail_exponents(self) -> np.ndarray:
-        """Exponents that correct p-values for tails heavier than those of Gaussian data, (p,)."""
+        """Exponents that correct p-values for heavy tails, (p,)."""
         data = self.tester.data
         moments = self._permutation_moments(np.arange(data.p))
         d = np.arange(1.0, self.count + 1.0)
@@ -302,7 +327,10 @@ class LeaveOneOutTest:
         return self.components.eigenvalue_bound is None and n_scores <= _MAX_OWN_SCORES
 
     def _flip_moments(self, columns: np.ndarray) -> Moments:
-        """Compute the moments of R2 of some columns under sign flips; they are cached."""
+        """Compute the moments of R2 of some columns under sign flips.
+
+        The moments are cached.
+        """
         if not self._has_flip_moments.any():
             shape = (self._squares.size, self.count)
             self._cached_flips = Moments(np.zeros(shape), np.zeros(shape))
@@ -319,13 +347,11 @@ class LeaveOneOutTest:
         else:
             is_own = self.members[new] & self._has_own_scores
             for part, compute in (
-                (new[is_own], self._own_flip_sums),
-                (new[~is_own], self._common_flip_sums),
+                (new[is_own], self._own_flips),
+                (new[~is_own], self._common_flips),
             ):
                 if part.size:
-                    M, squared = compute(part)
-                    squares = self._squares[part, None]
-                    self._cache_flips(part, sign_flip_moments(M / squares, squared / squares**2))
+                    self._cache_flips(part, compute(part))
 
     def _cache_flips(self, columns: np.ndarray, moments: Moments) -> None:
         self._cached_flips.mean[columns] = moments.mean
@@ -344,40 +370,35 @@ class LeaveOneOutTest:
         Y = data.dense_columns(columns).T / np.sqrt(self._squares[columns, None])
         return residual_flip_moments(scores, Y[:, :, None], data.adjustment.leverages)
 
-    def _common_flip_sums(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute M and sum_a h_a^2 y_a^4 of some columns with the scores of all members."""
-        data, D = self.tester.data, self.count
-        i, k = upper_triangle(D)
-        U, correction = self._scores[:, :D], data.adjustment.flip_correction[:, None]
+    def _common_flips(self, columns: np.ndarray) -> Moments:
+        """Compute the moments with the scores of all members."""
+        data, scores = self.tester.data, self._scores[:, : self.count]
         subset = data.op if columns.size == data.p else data.op.take_columns(columns)
-        subset = subset.rough()  # six digits suffice
-        products = data.from_numpy(correction * U[:, i] * U[:, k])
-        M = data.to_numpy(subset.power_sums(2, products))
-        if data.n > _MANY_ROWS:  # (tr M)^2 / n is a lower bound, and the term is small
-            return M, np.cumsum(M[:, i == k], axis=1) ** 2 / data.n
-        leverages = np.cumsum(U**2, axis=1)
-        weights = data.from_numpy((correction * leverages) ** 2)
-        return M, data.to_numpy(subset.power_sums(4, weights))
+        correction = data.adjustment.flip_correction[:, None]
+        # Six digits suffice.
+        return common_flip_moments(subset.rough(), self._squares[columns], scores, correction)
 
-    def _own_flip_sums(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute M and sum_a h_a^2 y_a^4 with scores that exclude each column."""
+    def _own_flips(self, columns: np.ndarray) -> Moments:
+        """Compute the moments with scores that exclude each column."""
         data, D = self.tester.data, self.count
         i, k = upper_triangle(D)
         scores = self._own_scores(columns)
-        weights = (data.dense_columns(columns).T ** 2) * data.adjustment.flip_correction  # y_a^2
+        weights = (data.dense_columns(columns).T ** 2) * data.adjustment.flip_correction
+        weights = weights / self._squares[columns, None]  # y_a^2
         weighted = np.swapaxes(scores * weights[:, :, None], 1, 2)
         M = weighted @ scores
         leverages = np.cumsum(scores**2, axis=2)
-        return M[:, i, k], np.einsum("ja,jad->jd", weights**2, leverages**2)
+        squared_diagonal = np.einsum("ja,jad->jd", weights**2, leverages**2)
+        return sign_flip_moments(M[:, i, k], squared_diagonal)
 
     def _own_scores(self, columns: np.ndarray) -> np.ndarray:
-        """Compute scores U T_j without member j, (n_columns, n, D), T_j from `leave_one_out`."""
+        """Compute scores U T_j without member j, (n_columns, n, D)."""
         z = self.components.member_projections[self._member_index[columns]]
         return self._scores @ leave_one_out_eigenvectors(self.components.eigenvalues, z, self.count)
 
 
 class ObservedTest(LeaveOneOutTest):
-    """Test of blocks, and of columns with missing values on the rows in which each is observed.
+    """Test of blocks and of columns with missing values.
 
     The p-value of a number of components that the observed rows do not support is that of the
     largest number that they do.
@@ -393,7 +414,7 @@ class ObservedTest(LeaveOneOutTest):
         return self._data.statistics(self.components, np.arange(self._data.p), self.count)
 
     def _supported(self, values: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Replace values for unsupported numbers of components by those of the largest one."""
+        """Replace values for unsupported numbers of components."""
         return np.take_along_axis(values, self._tested[columns], axis=1)
 
     def _R2(self, columns: np.ndarray) -> np.ndarray:
@@ -428,6 +449,6 @@ class ObservedTest(LeaveOneOutTest):
 
 
 def _combine_statistics(component_pvalues: np.ndarray, pair_pvalues: np.ndarray) -> np.ndarray:
-    """Combine the p-values of the two statistics by weighted Bonferroni correction."""
+    """Combine the p-values of the two statistics."""
     smaller = np.minimum(component_pvalues / COMPONENT_WEIGHT, pair_pvalues / PAIR_WEIGHT)
     return np.minimum(smaller, 1.0)

@@ -29,10 +29,11 @@ RowFunction = Callable[..., Any]  # function of a block and of its rows of furth
 # Approximate number of entries of entrywise blocks: large enough to hide Python's overhead, small
 # enough for a dozen temporary arrays to fit into the cache.
 ENTRIES_PER_BLOCK = 2**17
-# On a GPU each function call takes microseconds, whatever the size.
+# On a GPU each function call takes microseconds for any size.
 ENTRIES_ON_ACCELERATOR = 2**25
 # Products of stored entries, per entry of X, that take as long as a conversion to dense.
 _MIN_ENTRIES_PER_CONVERSION = 2.5
+_MAX_SPARSE_DENSITY = 0.5  # density up to which squares are summed from the stored entries
 _TERMS_IN_SINGLE = 32  # number of entries that are summed in single precision
 
 
@@ -54,6 +55,11 @@ class Operator(ABC):
     def epsilon(self) -> float:
         """Relative rounding error of an entry of a product with X."""
         return float(self.xp.finfo(self.dtype).eps)
+
+    @property
+    def like(self) -> Array:
+        """An array in the library, and on the device, of all arguments and results."""
+        return self.column_squares()
 
     @property
     def whole(self) -> Array | None:
@@ -136,6 +142,9 @@ class Operator(ABC):
 
     def _sum_squares(self) -> Array:
         xp = self.xp
+        if self.density < _MAX_SPARSE_DENSITY:
+            ones = xp.ones((self.shape[0], 1), dtype=self.dtype)
+            return self._sparse_power_sums(2, ones)[:, 0]
         return self.sum_rows(
             lambda block: (xp.sum(block * block, axis=0, dtype=xp.float64),), entrywise=True
         )[0]
@@ -187,12 +196,15 @@ class Operator(ABC):
         return WeightedOperator(self, factors)
 
     def with_shadows(self, shadows: Shadows) -> Operator:
-        """Return the matrix with shadows of its columns; in memory unless a subclass is lazy."""
+        """Return the matrix with shadows of its columns.
+
+        The result is in memory unless a subclass is lazy.
+        """
         from .dense import DenseOperator
 
         return DenseOperator(shadows.append_to(self.dense(), np.arange(self.shape[0])))
 
-    def shifted(self, left: Array, right: Array) -> Operator:
+    def subtract_product(self, left: Array, right: Array) -> Operator:
         """Return X - left right, for left (n, k) and right (k, p) with small k."""
         from .shifted import ShiftedOperator
 
@@ -209,6 +221,10 @@ class LazyRows(ABC):
     @abstractmethod
     def rmatmul(self, Y: Array) -> Array:
         """Multiply the transpose by a matrix with one row per row."""
+
+    @abstractmethod
+    def stored(self) -> Any:
+        """Compute the entries at the stored positions of a sparse matrix, as a CSR array."""
 
     @property
     def T(self) -> LazyColumns:
@@ -251,7 +267,7 @@ class _PowerSums:
 
 
 def integer_power(block: Array, power: int) -> Array:
-    """Compute a power by repeated multiplication, much faster than ``block**power``."""
+    """Compute a power by multiplication, faster than ``block**power``."""
     result = block
     for digit in f"{power:b}"[1:]:
         result = result * result
