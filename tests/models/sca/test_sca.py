@@ -442,7 +442,7 @@ def test_impute_of_sparse_rows_with_missing_values():
         ({"rate": np.nan}, "`rate` must be a non-negative number, got nan"),
         ({"tol": -1e-3}, "`tol` must be a non-negative number, got -0.001"),
         ({"max_iter": 0}, "`max_iter` must be an integer of at least 1, got 0"),
-        ({"noise": "column"}, "`noise` must be one of 'view', 'feature', got 'column'"),
+        ({"noise": "column"}, "`noise` must be one of 'view', 'feature', 'learned', got 'column'"),
         (
             {"prior": "hyperbolic", "rate": 1e100, "noise": "view"},
             r"`rate` must be at most .* got 1e\+100",

@@ -239,9 +239,9 @@ class SCA(HasDensity, SparseProjection):
         Mask of the columns that are not constant.
     objective_path_ : ndarray of shape (n_iter_,)
         Objective after each iteration, non-decreasing. "point-normal" and "ard": lower bound of the
-        log marginal likelihood (evidence). "hyperbolic": log posterior density; a zero loading counts as 1e-12
-        (in units of the data) if the prior density is infinite at zero. If a view is not Gaussian,
-        the objective is a lower bound on these values.
+        log marginal likelihood (evidence). "hyperbolic": log posterior density; a zero loading
+        counts as 1e-12 (in units of the data) if the prior density is infinite at zero. If a view
+        is not Gaussian, the objective is a lower bound on these values.
     n_iter_ : int
         Number of iterations.
     stop_reason_ : StopReason
