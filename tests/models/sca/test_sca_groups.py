@@ -485,7 +485,7 @@ def test_views_display_of_a_group(model):
 
 def test_invalid_groups(data):
     X, groups, _, _ = data
-    with pytest.raises(ParameterError, match="`groups` requires `prior='ard'`, got 'hyperbolic'"):
+    with pytest.raises(ParameterError, match="`groups` requires `prior='point-normal'` or"):
         SCA(2, prior="hyperbolic").fit(X, groups=groups)
     with pytest.raises(
         ParameterError, match="`groups` requires Gaussian views, got `likelihood` 'poisson'"

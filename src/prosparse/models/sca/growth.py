@@ -81,7 +81,7 @@ def residual_operator(data: SparseScores, now: FactorParameters) -> Operator:
     left = np.column_stack([now.scores.mean, np.ones(data.n)])
     right = np.vstack([now.L.T, now.mu])
     if data.seen is None:
-        return data.op.shifted(left, right)
+        return data.op.subtract_product(left, right)
     return DenseOperator(data.seen * (data.op.dense() - left @ right))
 
 
