@@ -56,8 +56,8 @@ def factor_counts(op: Operator, n: int, options: SCAOptions) -> FactorCounts:
     """Return the initial and the maximum number of shared factors.
 
     With "auto", the initial number is that of variational PCA, and the maximum is the number of
-    eigenvalues that exceed white noise. If the noise is learned, each is the larger of those of
-    columns in units of the operator and of the data.
+    eigenvalues that exceed white noise; with learned noise, the larger of those of columns in units
+    of the operator and of the data.
     """
     if options.n_components != "auto":
         return FactorCounts(int(options.n_components), int(options.n_components))
@@ -70,8 +70,10 @@ def factor_counts(op: Operator, n: int, options: SCAOptions) -> FactorCounts:
     for table in tables:
         values = to_numpy(spectrum(table).eigenvalues)
         most = estimate_n_components(values, n, p) - sum(options.private)
-        likely = min(variational_count(values, n, p) - sum(options.private), most)
-        initial, maximum = max(initial, likely), max(maximum, most)
+        maximum = max(maximum, most)
+        if table is op:
+            likely = min(variational_count(values, n, p) - sum(options.private), most)
+            initial = max(initial, likely)
     return FactorCounts(initial, maximum)
 
 
