@@ -6,8 +6,8 @@ Z are Z - Q Q'Z. The residual of row a has the variance (1 - h_a) s^2, with the 
 h_a = |q_a|^2, for noise of variance s^2.
 
 Rows of unequal noise are multiplied by weights w_a, and so is the design. The residuals of the
-products are those of weighted least squares, and noise of variance proportional to 1 / w_a^2 has
-equal variance and no correlation within them, apart from the projection.
+products are those of weighted least squares. Noise of variance proportional to 1 / w_a^2 has equal
+variance in them, and no correlation apart from the projection.
 """
 
 from __future__ import annotations

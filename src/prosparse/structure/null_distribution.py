@@ -137,7 +137,7 @@ def common_flip_moments(
     correction: np.ndarray | float = 1.0,
     d: np.ndarray | None = None,
 ) -> Moments:
-    """Compute the moments of R2(d) of all columns of a data matrix under random signs.
+    """Compute the moments of R2(d) of all columns under random signs.
 
     ``squares`` (p,) are the sums of squares of the columns, ``scores`` (n, D) are orthonormal, and
     ``correction`` (n, 1) multiplies the squared entries. ``d`` is 1, ..., D by default.

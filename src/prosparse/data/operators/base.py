@@ -224,7 +224,7 @@ class LazyRows(ABC):
 
     @abstractmethod
     def stored(self) -> Any:
-        """Compute the entries at the stored positions of a sparse matrix, as a CSR array."""
+        """Compute the entries at the stored positions, as a CSR array."""
 
     @property
     def T(self) -> LazyColumns:

@@ -349,7 +349,10 @@ def _deviations(S: Any, shift: Array, factor: Array, weights: np.ndarray | None)
 
 
 def _assemble(kind: Any, data: Array, indices: Array, indptr: Array, shape: tuple[int, ...]) -> Any:
-    """Assemble a sparse array from its parts; the constructor would copy views of large arrays."""
+    """Assemble a sparse array from its parts.
+
+    The constructor would copy views of large arrays.
+    """
     assembled = kind(shape, dtype=data.dtype)
     assembled.data, assembled.indices, assembled.indptr = data, indices, indptr
     return assembled

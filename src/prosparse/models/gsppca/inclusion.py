@@ -61,7 +61,7 @@ class Explained(NamedTuple):
     dof_flips: np.ndarray  # (p,) f' under random signs
 
     def without_flips(self) -> Explained:
-        """Return the same values with the exact distribution of R2 under rows of equal noise."""
+        """Return the posterior with the exact distribution of R2."""
         return self._replace(
             d_flips=np.full(self.r2.size, self.d), dof_flips=np.full(self.r2.size, self.dof)
         )

@@ -151,9 +151,9 @@ class Refinement:
         return infer_inclusion(exact, start, self.log_prior_odds).log_evidence
 
     def run(self, d: int, starts: list[np.ndarray]) -> Refined:
-        """Repeat both steps from the initial selection whose first round has the largest evidence.
+        """Repeat both steps from the best initial selection.
 
-        Returns the best round.
+        That is the one whose first round has the largest evidence. Returns the best round.
         """
         rounds = [
             self.evaluate(d, members, *self._initial_noise(members))
@@ -224,7 +224,7 @@ def _evidence(refined: Refined) -> float:
 
 
 def find_shared_components(data: StandardisedData) -> tuple[np.ndarray, int]:
-    """Return the mask of the variables with shared variance and the number of their components."""
+    """Return the variables with shared variance, and count components."""
     shared = select_shared_variables(data, FDR).selected
     return shared, count_components(data, shared)
 

@@ -20,7 +20,7 @@ def soft_threshold(x: Array, threshold: float, xp: Namespace) -> Array:
 
 
 def violation(W: Array, gradient: Array, penalty: float, xp: Namespace) -> float:
-    """Return the largest violation of the optimality conditions of the penalised likelihood l.
+    """Return the largest violation of the optimality conditions.
 
     The conditions are dl/dw = penalty sign(w) if w != 0, and |dl/dw| <= penalty if w = 0.
     """

@@ -101,7 +101,7 @@ def make_step(
 
 
 def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float:
-    """Return the largest violation of the optimality conditions relative to the penalty."""
+    """Return the largest relative violation of the conditions."""
     xp, W, sigma2 = op.xp, state.W, state.sigma2
     M_inverse = xp.linalg.inv(W @ W.T + sigma2 * eye_like(W @ W.T, xp))
     B, s = products(op, W.T @ M_inverse)
