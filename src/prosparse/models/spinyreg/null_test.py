@@ -340,11 +340,11 @@ def run_null_test(
     dof = data.n - data.n_intercepts
     if rows - data.n_intercepts < 2 or dof < 2 or not np.ptp(data.values, axis=0).any():
         return NO_SIGNAL
-    found = test_permutations(data, search_odds)
+    found = compare_with_permutations(data, search_odds)
     equal = equalise_rows(data) if found.detected else None
     tested, T = data, found.statistic
     if equal is not None:
-        second = test_permutations(equal, search_odds)
+        second = compare_with_permutations(equal, search_odds)
         if not second.detected:
             return second
         tested, T = equal, second.statistic
@@ -353,7 +353,7 @@ def run_null_test(
     return found._replace(rests_on_few_rows=not exceeds_random_signs(tested, T))
 
 
-def test_permutations(
+def compare_with_permutations(
     data: NullData, search_odds: Callable[[NullData], SearchOdds] | None
 ) -> NullTest:
     """Compare the response with permuted responses.
