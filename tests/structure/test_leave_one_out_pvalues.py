@@ -6,6 +6,7 @@ from data_matrices import simulated, standardised, standardised_data
 from scipy import stats
 
 from prosparse.structure import leading_components, leave_one_out_pvalues
+from prosparse.selection.dimension import count_signals
 from prosparse.structure.false_discoveries import benjamini_hochberg, combine_pvalues
 from prosparse.structure.leave_one_out_pvalues import (
     COMPONENT_WEIGHT,
@@ -104,6 +105,9 @@ def test_pvalues_by_deletion():
     tester = LeaveOneOutTester(standardised_data(X), robust=True)
     test = tester.against(members)
     d = np.arange(1, test.count + 1)
+    estimate = count_signals(np.linalg.svd(Z, compute_uv=False) ** 2, n, p)
+    assert 0 < estimate < test.count
+    weights = np.full(test.count, 0.5 / test.count) + 0.5 * (d == estimate)
     for j in (0, 13, 29):
         U, y = scores_without(Z, members, j, test.count), Z[:, j] / np.linalg.norm(Z[:, j])
         R2 = np.cumsum((U.T @ y) ** 2)
@@ -113,7 +117,7 @@ def test_pvalues_by_deletion():
         flips = flip_moments_by_deletion(Z, members, j, test.count, n / (n - 1))
         flipped = _tail(R2, flips.mean[0], flips.variance[0])
         flipped = np.maximum(flipped, tester.smallest_pvalues[j])
-        component = max(combine_pvalues(permuted[None])[0], combine_pvalues(flipped[None])[0])
+        component = max(combine_pvalues(part[None], weights)[0] for part in (permuted, flipped))
         pair = tester.pairs.pvalues[j]
         expected = min(component / COMPONENT_WEIGHT, pair / PAIR_WEIGHT, 1.0)
         assert test.pvalues[j] == pytest.approx(expected, rel=1e-5)

@@ -71,7 +71,6 @@ class SparseOperator(Operator):
     """(S - 1 shift') diag(factor) for a sparse matrix S."""
 
     few_columns = 16
-    few_rows = 4096
 
     def __init__(self, S: Any, shift: Array, factor: Array, dtype: Any = np.float64):
         self.S = canonical(S).astype(dtype, copy=False)
