@@ -3,9 +3,9 @@
 The statistic is R2(d), d = 1, ..., D, of a column with the leading components of a set of columns,
 the *members*. The components for a member are computed without it (`leave_one_out`). The p-values
 for d = 1, ..., D are combined (`false_discoveries`), so that no number of components has to be
-selected. Half of the weight is on the number of eigenvalues that exceed those of white noise. The
-p-value of each d is the larger one of two null distributions, permutation and sign flips
-(`null_distribution`): it is valid if either null hypothesis holds.
+selected. With few rows, half of the weight is on the number of eigenvalues that exceed those of
+white noise. The p-value of each d is the larger one of two null distributions, permutation and sign
+flips (`null_distribution`): it is valid if either null hypothesis holds.
 
 A second statistic finds pairs and small blocks, which form no leading component
 (`pair_correlation`). The p-value of a column is the smaller of the two, each divided by its weight.
@@ -41,7 +41,8 @@ from .pair_correlation import LargestCorrelations, find_largest_correlations
 MAX_TESTED = 16  # maximum number of components; weaker ones seldom help and cost power
 # Weights of the two statistics: a p-value p of a column becomes p / weight.
 COMPONENT_WEIGHT, PAIR_WEIGHT = 0.9, 0.1
-# Weight of the estimated number of components; the rest is divided equally among 1, ..., D.
+# Weight of the estimated number of components if the rows limit it; the rest is divided equally among
+# 1, ..., D.
 WEIGHT_OF_ESTIMATE = 0.5
 # Exchangeable rows: columns with fewer effective entries than this, or than n / 4, are tested by
 # sign flips as well. If the variance of R2 exceeds the Gaussian one by the proportion x, the tail
@@ -244,8 +245,10 @@ class LeaveOneOutTest:
 
     @cached_property
     def _weights(self) -> np.ndarray:
-        """Weights of the numbers of components: half of the weight is on the estimated one."""
+        """Weights of the numbers of components; with few rows half is on the estimated one."""
         weights = np.full(self.count, 1.0 / max(self.count, 1))
+        if self.tester.max_components == MAX_TESTED:
+            return weights
         d = min(self._estimate_count(), self.count)
         if d:
             weights *= 1.0 - WEIGHT_OF_ESTIMATE
@@ -257,14 +260,9 @@ class LeaveOneOutTest:
 
         One column hardly changes the count of the others: its p-value remains valid.
         """
-        data, eigenvalues = self.tester.data, self.components.eigenvalues
+        data = self.tester.data
         n_columns = int(data.sizes[self.members].sum())
-        if self.components.eigenvalue_bound is not None:  # the others are replaced by their mean
-            squares = data.sums_of_squares * data.sizes
-            rest = min(data.dof, n_columns) - eigenvalues.size
-            mean = (float(squares[self.members].sum()) - float(eigenvalues.sum())) / rest
-            eigenvalues = np.append(eigenvalues, np.full(rest, max(mean, 0.0)))
-        return count_signals(eigenvalues, data.dof + 1, n_columns)
+        return count_signals(self.components.eigenvalues, data.dof + 1, n_columns)
 
     def _combine(self, pvalues: np.ndarray) -> np.ndarray:
         """Combine the p-values of R2(1), ..., R2(D), (k,)."""
