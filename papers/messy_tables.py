@@ -59,8 +59,8 @@ N_MIXED = 200  # rows of simulated mixed tables
 MAX_ROWS = 150  # rows of a draw from a real mixed table
 N_COMPONENTS = 5  # number of components of `dimdesc`
 N_PERMUTATIONS = 400
-N_DRAWS = (40, 20, 12, 12)  # draws of FDRPCA, in the order of `OURS`
-N_COMPETING_DRAWS = 6
+N_DRAWS = (30, 12, 6, 6)  # draws of FDRPCA, in the order of `OURS`
+N_COMPETING_DRAWS = 3
 RATE = 0.05
 
 

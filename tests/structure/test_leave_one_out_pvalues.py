@@ -5,8 +5,8 @@ import pytest
 from data_matrices import simulated, standardised, standardised_data
 from scipy import stats
 
-from prosparse.structure import leading_components, leave_one_out_pvalues
 from prosparse.selection.dimension import count_signals
+from prosparse.structure import leading_components, leave_one_out_pvalues
 from prosparse.structure.false_discoveries import benjamini_hochberg, combine_pvalues
 from prosparse.structure.leave_one_out_pvalues import (
     COMPONENT_WEIGHT,

@@ -41,8 +41,7 @@ from .pair_correlation import LargestCorrelations, find_largest_correlations
 MAX_TESTED = 16  # maximum number of components; weaker ones seldom help and cost power
 # Weights of the two statistics: a p-value p of a column becomes p / weight.
 COMPONENT_WEIGHT, PAIR_WEIGHT = 0.9, 0.1
-# Weight of the estimated number of components if the rows limit it; the rest is divided equally among
-# 1, ..., D.
+# Weight of the estimated number of components with few rows; 1, ..., D share the rest equally.
 WEIGHT_OF_ESTIMATE = 0.5
 # Exchangeable rows: columns with fewer effective entries than this, or than n / 4, are tested by
 # sign flips as well. If the variance of R2 exceeds the Gaussian one by the proportion x, the tail

@@ -152,7 +152,6 @@ def test_counts_are_adjusted_after_pearson_residuals():
     model = FDRPCA(counts=True).fit(X, covariates=batch)
     assert model.support_[:5].all()
     assert model.n_selected_ <= 7
-    assert model.support_[:5].all()
     scores = model.transform(X, covariates=batch)
     means = [np.mean(scores[batch == level], axis=0) for level in "abc"]
     np.testing.assert_allclose(means, 0.0, atol=1e-9)
