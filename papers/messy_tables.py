@@ -59,8 +59,8 @@ N_MIXED = 200  # rows of simulated mixed tables
 MAX_ROWS = 150  # rows of a draw from a real mixed table
 N_COMPONENTS = 5  # number of components of `dimdesc`
 N_PERMUTATIONS = 400
-N_DRAWS = (30, 12, 6, 6)  # draws of FDRPCA, in the order of `OURS`
-N_COMPETING_DRAWS = 3
+N_DRAWS = (30, 10, 4, 4)  # draws of FDRPCA, in the order of `OURS`
+N_COMPETING_DRAWS = 2
 RATE = 0.05
 
 

@@ -65,7 +65,6 @@ class StandardisedData:
         self.sizes = np.ones(self.p, dtype=int)
         self.n_observed = np.full(self.p, float(self.n))
         self.dofs = np.full(self.p, float(self.dof))
-        self.is_incomplete = False  # whether values are missing
         # Consecutive calls often use the same subset or a similar one.
         self.last_components: PrincipalComponents | None = None
         self._last_tolerance = TEST_TOLERANCE

@@ -100,7 +100,7 @@ class ObservedData(StandardisedData):
         self.sums_of_squares = self._sum_blocks(self.sums_of_squares) / self.sizes
         self.n_observed = np.maximum(seen.sum(axis=0).astype(float), MIN_OBSERVED)
         self.dofs = np.maximum(self.n_observed - adjustment.n_parameters, 1.0)
-        self.is_incomplete = not seen.all()
+        self._has_missing = not seen.all()
 
     def take_columns(self, columns: np.ndarray) -> ObservedData:
         Z = self.Z[:, self._positions(columns)]
@@ -163,7 +163,7 @@ class ObservedData(StandardisedData):
 
     def _fills(self, members: np.ndarray) -> bool:
         """Return whether missing values of the members are filled."""
-        return self.is_incomplete and int(members.sum()) <= MAX_FILLED
+        return self._has_missing and int(members.sum()) <= MAX_FILLED
 
     def _scores_without(self, members: np.ndarray, column: int, D: int) -> np.ndarray:
         """Compute the scores of the members without one, whose fill never used it; cached."""

@@ -33,14 +33,11 @@ from .leave_one_out_pvalues import LeaveOneOutTest, LeaveOneOutTester
 # Rates of the first iterations, selected on simulations that the experiments do not use.
 SCREENING_RATES = (0.5, 0.4, 0.3, 0.2, 0.1)
 _MAX_ITERATIONS = 10
-_MIN_SCREENED = 20  # minimum number of variables that screening retains
+_MIN_SCREENED = 10  # minimum number of variables that screening retains
 MIN_MEMBERS = 5  # minimum number of variables whose components are computed
 MANY_DISCOVERIES = 100  # discoveries against all variables that make screening unnecessary
 _SET_TOLERANCE = 0.05  # proportion of a set that may change at convergence
 _MAX_CONFIRMED = 100  # maximum number of candidates that are confirmed individually
-# Rate of the members of incomplete data. Their components are less accurate, and more members are
-# needed than are significant: with 40 rows and 30 % missing values, strict sets shrink to nothing.
-_RATE_OF_INCOMPLETE = 0.2
 
 
 class SharedVariables(NamedTuple):
@@ -108,8 +105,6 @@ def iterate_members(
     tried = [test.members]
     for _ in range(_MAX_ITERATIONS):
         members = test.discoveries(fdr, flips=flips)
-        if members.sum() <= _MAX_CONFIRMED and tester.data.is_incomplete:
-            members = test.discoveries(max(fdr, _RATE_OF_INCOMPLETE), flips=flips)
         if members.sum() < MIN_MEMBERS or any(is_same_set(members, other) for other in tried):
             break
         tried.append(members)
@@ -136,16 +131,12 @@ def confirm_candidates(
         if not is_same_set(candidates, test.members):
             test = tester.against(candidates)
         return test.pvalues
-    is_liberal = tester.data.is_incomplete and int(test.members.sum()) <= _MAX_CONFIRMED
-    initial = candidates | test.members if is_liberal else candidates
-    rate = max(fdr, _RATE_OF_INCOMPLETE) if is_liberal else fdr
-    limit = rate * columns.size / candidates.size
+    limit = fdr * columns.size / candidates.size
     pvalues = test.pvalues
-    among_initial = tester.take_columns(np.flatnonzero(initial))
-    position = np.cumsum(initial) - 1
-    for j in columns:
-        remaining = eliminate_without(among_initial, int(position[j]), limit)
-        final, index = (tester.against_all, j) if remaining is None else (remaining, position[j])
+    among_candidates = tester.take_columns(columns)
+    for k, j in enumerate(columns):
+        remaining = eliminate_without(among_candidates, k, limit)
+        final, index = (tester.against_all, j) if remaining is None else (remaining, k)
         pvalues[j] = final.pvalues_of(np.array([index]))[0]
     return pvalues
 
