@@ -81,7 +81,7 @@ class Task(NamedTuple):
 def run_task(task: Task) -> Certificate:
     """Fit without and with certification, on one thread."""
     with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # The rows report the remaining gaps.
+        warnings.simplefilter("ignore", ConvergenceWarning)  # The rows report the optimality gaps.
         options: dict[str, Any] = {"n_components": task.d, "n_nonzero": task.K, "random_state": 0}
         if task.d > 1:
             options |= {"orthogonality": "disjoint", "joint": True}

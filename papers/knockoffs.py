@@ -46,8 +46,8 @@ Null = Literal["robust", "exchangeable"]
 
 RATES = (0.05, 0.1, 0.2)
 SHADOWS = (1, 4)
-N_DRAWS = {1: 80, 4: 30, 0: 25}  # numbers of draws of each cell, by number of shadows; 0: BH
-N_EMPTY_DRAWS = 1_000  # datasets without shared variance
+N_DRAWS = {1: 200, 4: 100, 0: 50}  # numbers of draws of each cell, by number of shadows; 0: BH
+N_EMPTY_DRAWS = {1: 200, 4: 1_000}  # datasets without shared variance
 EMPTY_SHAPE = (50, 80)
 FIRST_SEED = 20_000
 E17_SIZES, N_E17_DRAWS = (40, 100, 200), 20
@@ -79,6 +79,7 @@ EXCHANGEABLE = (
     "10 triples of correlation 0.8",
     "6 blocks of five, correlation 0.6",
     "rare group of 5 of 200 rows",
+    "rare group of 8 of 200 rows",
     "rare group of 12 of 200 rows",
     "8 rows",
     "12 rows",
@@ -129,7 +130,7 @@ def remove_values(Z: Array, truth: Array, rng: np.random.Generator) -> Distorted
 
 ALL_SITUATIONS = {
     situation.name: situation
-    for situation in (*SITUATIONS, Situation(MISSING, simulated(remove_values)))
+    for situation in (*SITUATIONS, Situation(MISSING, simulated(remove_values), effort=0.2))
 }
 
 
@@ -526,8 +527,8 @@ def run(quick: bool, data: Data, output: Path) -> Result:
             f"smallest {smallest[N_AVERAGED]:.3f}; with one draw {smallest[1]:.3f}",
         ),
     ]
-    n_empty = 20 if quick else N_EMPTY_DRAWS
     for n_shadows in SHADOWS:
+        n_empty = 20 if quick else N_EMPTY_DRAWS[n_shadows]
         calls = [(n_shadows, draw) for draw in range(n_empty)]
         any_selected = np.array(run_calls(select_from_noise, calls), dtype=float)
         name = f"noise, {n_shadows} shadows at {RATES[0]:g}: proportion with any selection"
@@ -553,7 +554,8 @@ def describe() -> str:
         "situation satisfies the assumption of its null hypothesis. Draws per cell: "
         f"{N_DRAWS[1]} with one shadow, {N_DRAWS[4]} with four, {N_DRAWS[0]} of "
         'Benjamini-Hochberg (BH) with the same `null`. Power and agreement: `null="robust"`; '
-        f"{N_E17_DRAWS} draws of E17, {N_E18_DRAWS} of each dataset of E18. At least 1 / (rate "
+        f"{N_E17_DRAWS} draws of E17, {N_E18_DRAWS} of each dataset of E18. Fewer draws of 400 "
+        "rows and of missing values. At least 1 / (rate "
         "times shadows) variables, or none, are selected: with one shadow at 0.05 that is 20, "
         "which is the number of true variables."
     )

@@ -1,7 +1,7 @@
 """E26: sparse factor analysis, compared with flashier, SuSiE-PCA and FactorAnalysis.
 
 flashier (R package, version 1.0.60) is empirical Bayes matrix factorisation. It ran with
-point-normal priors and was told the structure of the noise. Its results on the same simulated
+point-normal priors and was given the structure of the noise. Its results on the same simulated
 datasets, and those of SuSiE-PCA on its own simulation, are typed from runs of these programs.
 
 Further parts measure held-out entries of z-scores (GTEx), held-out log-likelihoods of real tables
@@ -384,7 +384,7 @@ def run(quick: bool, data: Data, output: Path) -> Result:
         parts.append(compare_susie(N_SUSIE_DRAWS))
     parts.append(compare_tables(data, ["diabetes", "wine"] if quick else None))
     rows = [row for part in parts for row in part[0]]
-    # A single draw decides nothing.
+    # A single draw is not sufficient.
     claims = [] if quick else [claim for part in parts for claim in part[1]]
     remarks = (
         "Published: flashier 1.0.60 on the same datasets (200 x 300, five factors, 30 % non-zero "

@@ -11,11 +11,11 @@ import sys
 import textwrap
 from typing import NamedTuple
 
-# Windows forks nothing: there each starts from nothing after all.
+# Windows cannot fork: each program starts from scratch.
 _FORKS = "forkserver" in multiprocessing.get_all_start_methods()
 CONTEXT = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
-# Not the command, nor the estimators, which prosparse imports when they are asked for: were they
-# broken, every program should say so, and not the one it is forked from.
+# Without the command and the estimators, which prosparse imports on first use: an error in them
+# must occur in the program, not in the process from which it is forked.
 CONTEXT.set_forkserver_preload(
     [
         "prosparse",
@@ -70,7 +70,7 @@ class Program:
 
 def _main(code, folder, arguments, errors):
     os.chdir(folder)
-    # streams of its own: those it was forked with remember what they were opened on
+    # new streams: inherited ones refer to the files of the parent process
     sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     sys.stderr = os.fdopen(os.dup(errors.fileno()), "w", 1, errors="backslashreplace")
     os.dup2(sys.stdout.fileno(), 1)

@@ -494,7 +494,7 @@ def test_scanpy_takes_the_choice():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scanpy's own
         scanpy.pp.pca(adata, n_comps=D, mask_var="gsppca")
-    # PCA on the chosen variables is what the projection is
+    # the projection is PCA on the selected variables
     np.testing.assert_allclose(
         np.abs(adata.obsm["X_pca"]), np.abs(adata.obsm["X_gsppca"]), rtol=1e-3, atol=1e-3
     )
@@ -772,7 +772,7 @@ def test_without_anndata(monkeypatch):
 @FEW_VARIABLES
 def test_the_usual_number_of_components_fits_what_was_asked():
     small, wide = annotated(table()), annotated(table())
-    small.X[:, 3:] = 1.0  # genes that nobody expresses do not count
+    small.X[:, 3:] = 1.0  # genes without counts are omitted
     psa.tl.gsppca(small)
     assert small.uns["gsppca"]["params"]["n_components"] == 2
     psa.tl.gsppca(wide, n_top_genes=4)
@@ -813,6 +813,7 @@ def cells(n=160, p=60, seed=0):
     return make_cell_counts(n, p, n_types=4, n_markers=6, random_state=seed).X
 
 
+@pytest.mark.slow
 @pytest.mark.quick
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array, lambda X: X.toarray()])
 def test_select_panel_equals_the_estimator(kind):
@@ -920,7 +921,7 @@ def test_panel_with_costs_and_bundles():
     adata = annotated(X)
     adata.var["price"] = np.where(np.arange(60) % 2, 50.0, 1.0)
     free = psa.pp.select_panel(adata, 6, costs="price", copy=True)
-    assert not free.var["panel"][1::2].any()  # nobody buys what is so dear
+    assert not free.var["panel"][1::2].any()  # expensive genes are not selected
     mask = np.arange(60) >= 10
     psa.pp.select_panel(adata, 6, costs=adata.var["price"], mask_var=mask)
     model = Panel(6, costs=adata.var["price"][mask], counts=True).fit(X[:, mask])
@@ -1076,7 +1077,7 @@ def test_constraints_of_spatial_panels():
 
 FUNCTIONS = [
     (psa.tl.gsppca, GSPPCA, {"n_components", "n_features_to_select"}),
-    (psa.tl.fdrpca, FDRPCA, {"n_components", "max_features", "counts"}),
+    (psa.tl.fdrpca, FDRPCA, {"n_components", "max_features", "counts", "ordered_scores"}),
     (psa.tl.sca, SCA, {"n_components", "views"}),
     (
         psa.pp.select_panel,
@@ -1095,7 +1096,7 @@ def test_signatures_spell_out_the_parameters_of_the_estimator(function, estimato
     for name, value in estimator().get_params().items():
         if name not in own:
             assert there[name].default == value, name
-    assert own - {"n_features_to_select", "max_features"} <= set(there)
+    assert own - {"n_features_to_select", "max_features", "ordered_scores"} <= set(there)
     described = re.findall(r"^(\w+) : ", function.__doc__.partition("Returns")[0], re.MULTILINE)
     assert sorted(described) == sorted(there)
 

@@ -114,7 +114,7 @@ def test_errors_of_projection(reference):
     with pytest.raises(ParameterError, match=r"there are none"):
         psa.tl.project(query, query)
     lacking = query[:, ~query.var_names.isin(["gene0", "gene3"])].copy()
-    with pytest.raises(InputError, match=r"lacks 2 of the 60 .*'gene0', 'gene3'"):
+    with pytest.raises(InputError, match=r"lacks 2 of the 60 .*'gene0' and 'gene3'"):
         psa.tl.project(lacking, reference, key="fdrpca")
     with pytest.raises(ParameterError, match=r"integers, but layer 'log'"):
         psa.tl.project(query, reference, key="fdrpca", layer="log")

@@ -39,6 +39,7 @@ def literal_messages():
                 yield f"{path.relative_to(SOURCE).as_posix()}:{node.lineno}", end.value
 
 
+@pytest.mark.slow
 def test_messages_end_with_a_period():
     messages = dict(literal_messages())
     assert len(messages) > 200

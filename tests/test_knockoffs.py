@@ -91,7 +91,7 @@ def test_rows_are_permuted_within_groups(rng):
     groups = np.repeat([0, 1, 2], 20)
     X = rng.standard_normal((60, 40)) + 3.0 * rng.standard_normal((3, 40))[groups]
     pooled = knockoffs.select(sum_of_squared_correlations, X, fdr=0.2, n_shadows=4)
-    within = knockoffs.select(sum_of_squared_correlations, X, fdr=0.2, n_shadows=4, groups=groups)
+    within = knockoffs.select(sum_of_squared_correlations, X, fdr=0.05, n_shadows=4, groups=groups)
     assert pooled.support.sum() >= 30
     assert within.support.sum() == 0
 

@@ -148,6 +148,7 @@ def test_a_forked_process_starts_new_workers(monkeypatch):
     assert child.exitcode == 0
 
 
+@pytest.mark.slow
 def test_data_on_an_accelerator_need_no_blas_threads():
     torch = pytest.importorskip("torch")
     assert _largest_dense_size(torch.ones((20, 30))) == 600

@@ -42,8 +42,6 @@ from prosparse.plot import (
 from prosparse.plot.axes import shorten_all
 from prosparse.selection.slope import selection_shape
 
-pytestmark = pytest.mark.quick
-
 
 @pytest.fixture(scope="module")
 def model():
@@ -299,11 +297,11 @@ def test_panel(panel):
     rows = [text.get_text() for text in right.get_yticklabels()]
     assert rows == [panel.feature_names_in_[k] for k in panel.order_]
     columns = [text.get_text() for text in right.get_xticklabels()]
-    assert {name[0] for name in columns} == set("abc")  # what shares nothing is not drawn
-    assert [name for name in columns if name in rows] == rows  # each before those it stands for
-    stand_in = dict(zip(panel.feature_names_in_, panel.proxy_))
+    assert {name[0] for name in columns} == set("abc")  # no noise variables
+    assert [name for name in columns if name in rows] == rows  # each before those it represents
+    proxies = dict(zip(panel.feature_names_in_, panel.proxy_))
     for name, row in zip(columns, display.proxy):
-        assert panel.feature_names_in_[stand_in[name]] == rows[row]
+        assert panel.feature_names_in_[proxies[name]] == rows[row]
     drawn = int(np.sum(panel.proxy_ >= 0))
     assert display.r2.shape == (3, drawn)
     assert f"{drawn} variables" in right.get_xlabel()
@@ -320,7 +318,7 @@ def test_panel_r2_ends_at_the_heldout_r2(panel):
     np.testing.assert_allclose(display.r2[-1], recovered)
     assert np.all(np.diff(display.r2, axis=0) >= 0)
     groups = [name[0] for name in display.selected_names]
-    for column, name in enumerate(display.column_names):  # told when one of its own group comes
+    for column, name in enumerate(display.column_names):  # explained by its group
         mine = groups.index(name[0])
         before = display.r2[mine - 1, column] if mine else 0.0
         assert before < 0.1 * display.r2[-1, column]
@@ -363,7 +361,7 @@ def test_explained_variance_of_views(two_views):
         total = of_latents.sum() + width * two_views.noise_variance_[v]
         np.testing.assert_allclose(display.explained_variance_ratio[v], of_latents / total)
     np.testing.assert_array_equal(display.image_.get_array(), display.explained_variance_ratio)
-    assert display.explained_variance_ratio[1, 1] == 0  # the latent of the genes alone
+    assert display.explained_variance_ratio[1, 1] == 0  # the factor private to the genes
     assert [t.get_text() for t in display.ax_.get_xticklabels()] == ["1", "2*"]
     assert display.ax_.get_yticklabels()[0].get_text().startswith("genes (")
     assert len(display.ax_.texts) == 3
@@ -423,12 +421,7 @@ def attributes(display):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("name", "library"),
-    [
-        pytest.param(name, library, marks=pytest.mark.slow if slow else ())
-        for name in FITS
-        for library in LIBRARIES
-        for slow in [library == "torch" or (name, library) == ("SPPCA", "array_api_strict")]
-    ],
+    [(name, library) for name in FITS for library in LIBRARIES],
 )
 def test_displays_of_models_fitted_on_other_arrays(fits, name, library):
     """The stored data are NumPy arrays and equal those of a fit to NumPy arrays."""

@@ -242,7 +242,7 @@ class DSPCA(SparseProjection):
             unit = largest / (n - 1)
             components.append((w, value * unit, (upper_bound - value) * unit))
             runs.append(run)
-            form = form.deflated(w)
+            form = form.deflate(w)
         self._set_components(op, columns, np.array([w for w, _, _ in components]), float(n))
         self.values_ = columns.variance(np.array([value for _, value, _ in components]))
         self.gaps_ = columns.variance(np.array([gap for _, _, gap in components]))

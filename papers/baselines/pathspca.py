@@ -149,7 +149,7 @@ class PathSPCA(SparseProjection):
             if path[1][-1] <= threshold:
                 break
             paths.append(path)
-            quadratic = quadratic.deflated(path[2])
+            quadratic = quadratic.deflate(path[2])
         self._set_components(op, columns, np.array([w for *_, w in paths]), float(n))
         varying_index = np.flatnonzero(self.varying_)
         self.order_ = varying_index[np.array([order for order, *_ in paths])]

@@ -71,7 +71,7 @@ class DuplicateRowsWarning(UserWarning):
 
 
 class MissingValuesWarning(UserWarning):
-    """Missing values make results inaccurate, or depend on what is estimated."""
+    """Warning that missing values make results inaccurate."""
 
 
 class RawCountsWarning(UserWarning):
@@ -90,7 +90,7 @@ class BatchWarning(UserWarning):
 
 
 class UnequalUnitsWarning(UserWarning):
-    """Warning that one column has most of the variance, perhaps because units differ."""
+    """Warning that one column has most of the variance."""
 
 
 class CategoriesWarning(UserWarning):

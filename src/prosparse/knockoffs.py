@@ -1,9 +1,10 @@
-"""False discovery rate control for any importance measure, with a proof.
+"""Knockoff filter for any importance measure.
 
-`select` appends randomised copies of the columns (*shadows*) to a data matrix, passes it to a
-function that measures the importance of columns, and selects the variables that are more important
+`select` appends randomised copies of the columns (*shadows*) to a data matrix, and passes it to a
+function that measures the importance of columns. It selects the variables that are more important
 than their shadows. The false discovery rate is at most ``fdr`` in finite samples if null variables
-are independent of all others, whatever the function and the distributions of the columns are.
+are independent of all others and their rows are exchangeable, for any function and any
+distributions of the columns.
 
 R. F. Barber, E. J. Candes. Controlling the false discovery rate via knockoffs. Annals of Statistics
 43, 2015.
@@ -71,13 +72,14 @@ def select(
     null : {"exchangeable", "robust"}, default="exchangeable"
         Null hypothesis. With "exchangeable", the rows of a null variable are exchangeable, and its
         shadows have permuted rows. With "robust", its deviations from the mean have random signs
-        and any magnitudes; stored entries only, if ``X`` is sparse.
+        and any magnitudes; stored entries only, if ``X`` is sparse. The mean is estimated, and the
+        rate holds up to an error of the order of 1 / n_samples (for each group).
     groups : array-like of shape (n_samples,) or None, default=None
         Group labels of the rows. Rows are exchangeable within groups.
     variables : sequence of labels of shape (n_features,) or None, default=None
         Label of the variable to which each column belongs, e.g. the indicators of one categorical
-        variable. Its columns are permuted together, and its importance is that of its most
-        important column. By default, each column is a variable.
+        variable. Its columns are permuted, or get signs, together, and its importance is that of
+        its most important column. By default, each column is a variable.
     random_state : int, default=0
         Seed for the shadows.
 
@@ -170,7 +172,7 @@ def _variable_index(variables: Sequence[Hashable] | np.ndarray | None, p: int) -
 
 
 def _group_means(table: Any, codes: np.ndarray) -> np.ndarray:
-    """Compute the means of the columns in each group without missing values, (n_groups, p)."""
+    """Compute the means of observed values in each group, (n_groups, p)."""
     means = []
     for code in range(int(codes.max()) + 1):
         block = table[codes == code]

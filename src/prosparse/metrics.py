@@ -80,7 +80,7 @@ def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace
         Proportions of the total variance. Their cumulative sums are the proportions explained.
     """
     check_choice("method", method, ("subspace", "qr"))
-    X, W, _, _ = _centred(X, components)
+    X, W, _, _ = _centre(X, components)
     total = float(np.sum(X**2))
     if total == 0.0:
         return np.zeros(W.shape[0])
@@ -110,7 +110,7 @@ def additional_explained_deviation(X: Any, components: Any) -> np.ndarray:
     ndarray of shape (n_components,)
         Standard deviations in the units of ``X``.
     """
-    X, W, unit, length = _centred(X, components)
+    X, W, unit, length = _centre(X, components)
     scores = X @ _additions(W).T
     return unit * length * np.sqrt(np.sum(scores**2, axis=0) / (X.shape[0] - 1))
 
@@ -178,7 +178,7 @@ def _components(components: Any) -> np.ndarray:
     return check_array(rows, dtype=float, ensure_min_samples=0, input_name="components")
 
 
-def _centred(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray, float, float]:
+def _centre(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray, float, float]:
     """Centre X and rescale X and W against overflow; return both units."""
     X = check_array(_check_unmasked("X", X), dtype=float, ensure_min_samples=2, input_name="X")
     W = _components(components)

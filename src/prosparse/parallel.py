@@ -1,9 +1,9 @@
 """Threads of BLAS, and parallel execution of independent tasks.
 
 BLAS divides each product among all cores, and its threads wait for each other in a busy loop. If
-other programs use the cores, this is many times slower than one thread. For small products it never
-pays. A fit therefore requests a number of threads once (`blas_threads`): one, or for large data the
-number of idle cores.
+other programs use the cores, this is many times slower than one thread. For small products it is
+never faster. A fit therefore requests a number of threads once (`blas_threads`): one, or for large
+data the number of idle cores.
 
 A process has one number of BLAS threads. While several fits run, the smallest request holds, and
 the last fit to end restores the original number. The number that the user allows

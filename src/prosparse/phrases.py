@@ -50,3 +50,16 @@ def quote_name(name: Any) -> str:
 def join_items(items: Sequence[str]) -> str:
     """Join items: "a", "a and b", "a, b and c"."""
     return " and ".join(filter(None, [", ".join(items[:-1]), *items[-1:]]))
+
+
+def list_items(items: Sequence[str], limit: int = 5) -> str:
+    """Join items, the first few of many: "a, b and 7 others"."""
+    n_others = len(items) - limit
+    if n_others > 1:
+        return f"{', '.join(items[:limit])} and {n_others:,} others"
+    return join_items(items)
+
+
+def truncate(text: str, length: int) -> str:
+    """Truncate a text that is longer than ``length`` characters."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"

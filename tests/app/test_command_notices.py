@@ -116,7 +116,7 @@ def test_no_note_on_units_for_equal_scales(inside):
 
 def test_missing_drop_in_a_wide_table(inside, rng):
     X = np.hstack([DATA.X[:20], rng.normal(size=(20, 292))])
-    X[rng.integers(0, 20, 60), rng.integers(0, 300, 60)] = np.nan  # hardly a row without
+    X[rng.integers(0, 20, 60), rng.integers(0, 300, 60)] = np.nan  # in nearly every row
     path = table(inside / "t.csv", X=X, names=[f"v{k}" for k in range(300)])
     found = run_json("select", path, "--missing", "drop")
     assert found["rows"] >= 18
@@ -363,6 +363,7 @@ def test_response_with_decimal_commas(where, inside):
     assert run_json(*arguments)["coefficients"]["v1"] == pytest.approx(model.selected_coef_[1])
 
 
+@pytest.mark.slow
 def test_regress_with_two_classes(inside):
     """Rows without a response are dropped."""
     y = DATA.X[:, 1] - DATA.X[:, 4] > np.median(DATA.X[:, 1] - DATA.X[:, 4])
@@ -393,6 +394,7 @@ def test_regress_with_two_classes(inside):
     assert "Regression of outcome: t.csv" in (folder / "report.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_diagnostics_and_script_of_a_classification(inside, capsys):
     y = DATA.X[:, 1] - DATA.X[:, 4] > np.median(DATA.X[:, 1] - DATA.X[:, 4])
     path = table(inside / "t.csv", outcome=["yes" if one else "no" for one in y])
@@ -439,6 +441,7 @@ def test_invalid_responses(inside, response, message):
         assert any("dropped 2 rows without a response" in note for note in found["notes"])
 
 
+@pytest.mark.slow
 def test_panel(inside):
     path = table(inside / "t.csv")
     lines = ["variable,price", *(f"{name},{k + 1}" for k, name in enumerate(NAMES))]
@@ -585,6 +588,7 @@ def test_commands_share_read_options(command):
     assert f"prosparse {command}" in result.output
 
 
+@pytest.mark.slow
 def test_import_of_one_estimator_imports_no_others(tmp_path):
     program = (
         "import sys, prosparse\nfrom prosparse import GSPPCA\n"
@@ -592,7 +596,7 @@ def test_import_of_one_estimator_imports_no_others(tmp_path):
         "methods = {part[2] for part in parts} - {'_base'}\n"
         "print(sorted(methods), 'prosparse.registry' in sys.modules, file=sys.stderr)\n"
     )
-    ended = Program(program, tmp_path).ended(100)  # forked from one that knows no estimator
+    ended = Program(program, tmp_path).ended(100)  # forked from a process without estimators
     assert ended.stderr.split("\n")[0] == "['gsppca'] False", ended.stderr
 
 

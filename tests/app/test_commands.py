@@ -31,8 +31,6 @@ from prosparse.phrases import format_mean  # noqa: E402
 from prosparse.stability import PermutationNull, permutation_null, stability_selection  # noqa: E402
 from prosparse.tables.preparation import impute_components  # noqa: E402
 
-pytestmark = pytest.mark.quick
-
 run = typer_testing.CliRunner().invoke
 DATA = make_globally_sparse(60, 20, n_components=2, n_informative=6, random_state=0)
 NAMES = [f"v{k}" for k in range(20)]
@@ -131,7 +129,6 @@ def test_json_and_quiet(inside):
     assert (inside / "deep" / "er" / "report.html").is_file()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize(
     ("method", "options"),
@@ -531,7 +528,6 @@ def test_help_has_examples(command):
     assert "Examples" in result.output
 
 
-@pytest.mark.slow
 def test_python_m_prosparse(inside):
     path = sheet(inside / "t.csv", label=False)
     command = [sys.executable, "-m", "prosparse", "select", path, "--json"]

@@ -140,7 +140,7 @@ def test_circular_links_and_read_only_files(inside):
     write_text("fixed", "old")
     os.chmod("fixed", 0o400)
     script = "from prosparse.files import write_text; write_text('fixed', 'new')"
-    if os.geteuid() == 0:  # root may write anything: be somebody else
+    if os.geteuid() == 0:  # root may write anything: change the user
         inside.chmod(0o777)
         os.chown("fixed", 65534, 65534)
         for folder in (inside.parent, inside.parent.parent):

@@ -17,8 +17,6 @@ from prosparse.datasets import make_globally_sparse
 from prosparse.models._base import SparseProjection
 from prosparse.registry import METHODS
 
-pytestmark = pytest.mark.quick
-
 TRUTH = make_globally_sparse(60, 12, n_components=2, n_informative=6, noise=0.3, random_state=0)
 NAMES = [f"gene {k}" for k in range(12)]
 X = pd.DataFrame(TRUTH.X, columns=NAMES)
@@ -149,7 +147,6 @@ def test_grid_search(name):
     assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_grid_search_inside_a_pipeline(name):
     pipe = make_pipeline(StandardScaler(), made(name), LinearRegression())
@@ -168,7 +165,6 @@ def test_cross_val_score(name):
         assert np.all(scores < 1) or is_classifier(made(name))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_cross_val_score_of_a_selection(name):
     classes = METHODS[name].classifies

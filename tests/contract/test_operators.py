@@ -172,7 +172,10 @@ def test_scaled_and_shifted_in_any_order(pair, order, rng):
     steps = {
         "rows": (lambda o: o.scale_rows(there(rows)), lambda A: rows[:, None] * A),
         "columns": (lambda o: o.scale_columns(there(columns)), lambda A: A * columns),
-        "shift": (lambda o: o.shifted(there(left), there(right)), lambda A: A - left @ right),
+        "shift": (
+            lambda o: o.subtract_product(there(left), there(right)),
+            lambda A: A - left @ right,
+        ),
         "groups": (groups.centre_operator, RowAdjustment(groups).residuals),
         "covariates": (adjustment.adjust_operator, adjustment.residuals),
     }

@@ -255,7 +255,7 @@ def test_non_numeric_columns_are_named(model):
             model.fit(X)
         assert str(raised.value).startswith(
             "X has 3 non-numeric columns: column 'patient' (text, e.g. 'patient 0'), "
-            "column 'sex' (text, e.g. 'f'), column 'visit' (dates or times). Drop"
+            "column 'sex' (text, e.g. 'f') and column 'visit' (dates or times). Drop"
         )
     with pytest.raises(InputError, match=r"1 non-numeric column: column 'dose' \(text"):
         model.fit(frame[["a", "b", "dose"]])
@@ -267,7 +267,7 @@ def test_non_numeric_columns_are_named(model):
 
 def test_many_non_numeric_columns_are_counted():
     X = pd.DataFrame({f"t{k}": ["x", "y"] for k in range(9)})
-    with pytest.raises(InputError, match=r"9 non-numeric columns: .* and 4 more\."):
+    with pytest.raises(InputError, match=r"9 non-numeric columns: .* and 4 others\."):
         GSPPCA(1).fit(X)
 
 
@@ -283,7 +283,7 @@ def test_missing_values_are_counted_and_located(convert):
         GSPPCA(1).fit(table)
     assert str(raised.value).startswith(
         f"Input X contains NaN: 3 values, first in row 2, column {third}; 2 rows and 2 columns "
-        f"affected: column {third} (2), column {first} (1). GSPPCA"
+        f"affected: column {third} (2) and column {first} (1). GSPPCA"
     )
     X[0, 0] = np.inf
     with pytest.raises(InputError, match="NaN and infinity: 4 values"):

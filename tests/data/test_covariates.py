@@ -87,9 +87,9 @@ def test_new_rows_are_matched_by_name():
     ("covariates", "message"),
     [
         ({"age": [1.0]}, "lacks 'sex'"),
-        ({"age": [1.0], "sex": ["x"]}, "unknown level of 'sex': 'x'. The fit had 'f', 'm'"),
+        ({"age": [1.0], "sex": ["x"]}, "unknown level of 'sex': 'x'. The fit had 'f' and 'm'"),
         ({"age": ["old"], "sex": ["f"]}, "numbers in 'age', as in `fit`, got 'old'"),
-        (np.zeros((1, 3)), r"the 2 columns of `fit` \('age', 'sex'\), got 3"),
+        (np.zeros((1, 3)), r"the 2 columns of `fit` \('age' and 'sex'\), got 3"),
     ],
 )
 def test_new_rows_that_do_not_match(covariates, message):

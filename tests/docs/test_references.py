@@ -15,6 +15,7 @@ REQUIRED_FIELDS = {
     "incollection": {"author", "title", "booktitle", "publisher", "year"},
     "inproceedings": {"author", "title", "booktitle", "year"},
     "book": {"author", "title", "publisher", "year"},
+    "manual": {"author", "title", "note", "year"},
 }
 
 

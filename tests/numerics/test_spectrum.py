@@ -94,6 +94,7 @@ def test_other_eigenvalues_are_replaced_by_their_mean(monkeypatch, rng):
     np.testing.assert_allclose(components @ components.T, np.eye(5), atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(200, 90), (60, 150)])
 @pytest.mark.parametrize("d", [3, "auto"])
 def test_fits_do_not_depend_on_the_method_for_the_spectrum(shape, d, monkeypatch):

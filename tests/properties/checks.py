@@ -164,7 +164,7 @@ def assert_projection(model: Any, X: Any) -> None:
     assert d >= 1 or name in UNIT | {"FDRPCA", "Panel"}
     assert W.shape == (d, p)
     used = np.any(W != 0, axis=0)
-    # A chosen variable that is orthogonal to the others may have no part in the components.
+    # A selected variable that is orthogonal to the others may have zero loadings.
     assert not np.any(used & ~model.support_)
     assert np.array_equal(used, model.support_) or name in ("GSPPCA", "FDRPCA", "Panel")
     if name in ORTHONORMAL:

@@ -1,4 +1,4 @@
-"""Tables that nobody would choose to test with, described so that a failing one is readable."""
+"""Random extreme tables, with descriptions that make failures readable."""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ CLAIMS = {
     "SCA": Claim(SCA(2), 1e-4, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4),
     "SPPCA": Claim(SPPCA(2, penalty=3.0), 1e-4, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4),
     "EMPCA": Claim(EMPCA(1, n_nonzero=3, random_state=0), columns=None, signs=None, dask=1e-6),
-    # which rows are held out together depends on their places
+    # the folds depend on the order of the rows
     "Panel": Claim(Panel(3), rows=None, dask=1e-6),
-    # it believes that effects often go one way, and a variable that changes its sign goes another
+    # the prior favours coefficients of equal sign
     "SpinyRegressor": Claim(SpinyRegressor(), signs=None),
     "SpinyClassifier": Claim(
         SpinyClassifier(selection_rule="map", average=False), 1e-5, 1e-5, 1e-5, 1e-5, 1e-5

@@ -19,7 +19,7 @@ from .tables import Spec, build
 GOOD = build(Spec(12, 6, "noisy low rank", 2))
 
 
-# What would take its time for nothing.
+# Parameters that only increase the run time.
 QUICK = {
     "SPPCA": {"penalties": [0.0, 1.0, 10.0]},
     "SpinyClassifier": {"selection_rule": "map", "average": False},

@@ -63,8 +63,8 @@ def test_support_and_relevance(name, reference_folder):
     np.testing.assert_array_equal(model.support_, result["support"].astype(bool))
     assert model.n_selected_ == int(result["n_selected"])
     assert spearmanr(model.relevance_, zeros_tied(result["u"])).statistic > 0.95
-    # R clips u at 1 and fixes its scale otherwise; below 1 the values themselves are alike,
-    # except for those that R's program, not quite converged, still has on their way to zero.
+    # R clips u at 1 and has another scale. Below 1 the values are proportional, except for those
+    # that have not converged to zero in R.
     below = (result["u"] > 0.1) & (result["u"] < 1)
     ratio = model.relevance_[below] / result["u"][below]
     np.testing.assert_allclose(ratio, np.median(ratio), rtol=0.03)

@@ -195,6 +195,7 @@ def test_result_consistent_with_the_null():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("informative", [False, True], ids=["noise", "signal"])
 def test_selection_that_rests_on_noisy_rows(informative):
     """The report withdraws a selection that random signs reproduce."""
@@ -221,6 +222,7 @@ def test_warnings_are_announced():
     assert narrate(found, warnings=["rows"])[-1].startswith("The fit issued warnings")
 
 
+@pytest.mark.slow
 def test_classes_in_null_datasets():
     """The mean accuracy includes null datasets without selected variables."""
     rng = np.random.default_rng(5)
@@ -253,6 +255,7 @@ def datasets_and_noise():
         yield name, data, rng.permuted(data, axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fdrpca", "gsppca"])
 def test_headlines_of_ten_datasets_and_of_noise(method):
     for name, data, noise in datasets_and_noise():

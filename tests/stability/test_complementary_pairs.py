@@ -24,8 +24,6 @@ from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.stability import Stability, low_probability_bound, stability_selection
 from prosparse.stability.complementary_pairs import draw_pair
 
-pytestmark = pytest.mark.quick
-
 X, TRUTH, _ = make_globally_sparse(80, 24, n_components=2, n_informative=6, random_state=1)
 REGRESSION = make_sparse_regression(100, 20, random_state=0)
 

@@ -21,8 +21,6 @@ from prosparse import (
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.stability import PermutationNull, permutation_null
 
-pytestmark = pytest.mark.quick
-
 X = make_globally_sparse(60, 30, n_components=2, n_informative=8, random_state=1).X
 
 

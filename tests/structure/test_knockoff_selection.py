@@ -6,14 +6,19 @@ from scipy import sparse
 
 from prosparse.data import DenseOperator, standardise
 from prosparse.data.operators import shadows as shadows_module
-from prosparse.data.operators.shadows import Centre, draw_shadows
+from prosparse.data.operators.blocks import BlockedOperator
+from prosparse.data.operators.shadows import Centre, Shadows, draw_shadows
+from prosparse.data.operators.sparse import SparseOperator
 from prosparse.data.row_adjustment import RowAdjustment, intercept
 from prosparse.data.row_groups import row_groups, single_group
 from prosparse.datasets import make_globally_sparse
 from prosparse.structure import Knockoffs, select_shared_by_knockoffs
 from prosparse.structure.knockoff_filter import compare_with_shadows
-from prosparse.structure.knockoff_search import search_statistics
-from prosparse.structure.knockoff_selection import data_with_shadows
+from prosparse.structure.knockoff_selection import (
+    data_with_shadows,
+    estimate_centre,
+    search_statistics,
+)
 
 
 def informative(n, p, q, seed, d=3):
@@ -78,6 +83,109 @@ def test_exchanged_columns_and_shadows_exchange_their_statistics(
     np.testing.assert_array_equal(W_swapped, np.where(which, -W, W))
     assert np.any(which & (W > 0.0))
     assert np.any(W < 0.0)
+
+
+class KnownShadows(Shadows):
+    """Shadows that give a known matrix."""
+
+    matrix = None
+
+    def append_to(self, block, rows):
+        return type(self).matrix[rows]
+
+
+CONTAINERS = {
+    "dense": lambda X: X,
+    "csr": sparse.csr_array,
+    "dask": lambda X: pytest.importorskip("dask.array").from_array(X, chunks=(20, -1)),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("has_design", [False, True])
+@pytest.mark.parametrize("signs", [False, True])
+def test_any_layer_may_be_the_original(signs, has_design, container, rng, monkeypatch):
+    """Three shadows: the statistics are the same, exactly, if a shadow is the given column."""
+    n, p, K = 60, 30, 3
+    X = informative(n, p, 8, 0)[0] * (rng.random((n, p)) < 0.8)
+    X[:3] *= 4.0
+    op = standardise(CONTAINERS[container](X), True)[0]
+    groups = row_groups(np.arange(n) % 3, n) if has_design else single_group(n)
+    covariates = rng.standard_normal((n, 2)) if has_design and signs else None
+    adjustment = RowAdjustment(groups, covariates)
+    centre = estimate_centre(op, adjustment) if signs else None
+    shadows = draw_shadows(groups.codes, np.arange(p), K, rng, centre)
+    augmented = op.with_shadows(shadows)
+    raw = op.S if container == "csr" else X if container == "dask" else np.asarray(op.dense())
+    if container == "csr":
+        Z = augmented.S
+    elif container == "dask":
+        Z = np.vstack([block for _, block in augmented.source.blocks()])
+    else:
+        Z = np.asarray(augmented.dense())
+    layer = np.where(rng.random(p) < 0.5, shadows.original_layer, rng.integers(K + 1, size=p))
+    given = Z[:, layer * p + np.arange(p)]
+    assert (given != raw).sum() > 0
+    if container == "csr":
+        swapped_op = SparseOperator(given, op.shift, op.factor, op.dtype)
+    elif container == "dask":
+        swapped_op = BlockedOperator(
+            standardise(CONTAINERS[container](given), True)[0].source, op.standard
+        )
+    else:
+        swapped_op = DenseOperator(given)
+    monkeypatch.setattr(KnownShadows, "matrix", Z)
+    before, after = (
+        search_statistics(data_with_shadows(*each), K + 1, signs)
+        for each in (
+            (op, adjustment, shadows),
+            (swapped_op, adjustment, KnownShadows(*shadows)._replace(original_layer=layer)),
+        )
+    )
+    np.testing.assert_array_equal(before, after)
+    W, exchanged = (compare_with_shadows(before, each) for each in (shadows.original_layer, layer))
+    np.testing.assert_array_equal(np.abs(W), np.abs(exchanged))
+    same = layer == shadows.original_layer
+    np.testing.assert_array_equal(W[same], exchanged[same])
+    assert np.any(W > 0.0)
+    assert np.all(exchanged[~same & (W > 0.0)] < 0.0)
+
+
+@pytest.mark.parametrize("signs", [False, True])
+def test_categories_are_exchanged_as_blocks(signs, rng, monkeypatch):
+    """Blocks with missing values, alongside numbers; exactly."""
+    n, sizes, K = 60, np.array([1, 2, 1, 3, 1, 1, 2, 1, 1, 1, 1, 1]), 2
+    factors, columns = rng.standard_normal((n, 2)), []
+    for k, size in enumerate(sizes):
+        latent = rng.standard_normal(n)
+        if k < 8:
+            latent = factors @ rng.standard_normal(2) + 0.4 * latent
+        level = np.argsort(np.argsort(latent)) * (size + 1) // n
+        columns.append(np.eye(size + 1)[level][:, 1:] if size > 1 or k == 4 else latent[:, None])
+    seen = np.repeat(rng.random((n, sizes.size)) < 0.9, sizes, axis=1)
+    X, groups = np.where(seen, np.column_stack(columns), 0.0), single_group(n)
+    op, p = DenseOperator(X), X.shape[1]
+    variables = np.repeat(np.arange(sizes.size), sizes)
+    is_category = (sizes > 1) | (np.arange(sizes.size) == 4)
+    adjustment = RowAdjustment(groups)
+    centre = estimate_centre(op, adjustment, seen, sizes) if signs else None
+    shadows = draw_shadows(groups.codes, variables, K, rng, centre, seen, is_category)
+    Z = np.asarray(op.with_shadows(shadows).dense())
+    for j in np.flatnonzero(is_category[variables]):  # only rows move
+        layers = Z[:, j::p]
+        assert np.all(np.sort(layers, axis=0) == np.sort(X[:, [j]], axis=0))
+    layer = rng.integers(K + 1, size=sizes.size)
+    given = Z[:, layer[variables] * p + np.arange(p)]
+    monkeypatch.setattr(KnownShadows, "matrix", Z)
+    known = KnownShadows(*shadows)._replace(original_layer=layer)
+    before, after = (
+        search_statistics(data_with_shadows(each, adjustment, own, seen, sizes), K + 1, signs)
+        for each, own in ((op, shadows), (DenseOperator(given), known))
+    )
+    assert before.shape == (K + 1, sizes.size)
+    np.testing.assert_array_equal(before, after)
+    W = compare_with_shadows(before, shadows.original_layer)
+    assert np.mean(W[:8] > 0.0) > 0.7
 
 
 @pytest.mark.parametrize("signs", [False, True])
@@ -146,9 +254,14 @@ def test_rate_with_rows_that_satisfy_the_null(signs, K, M):
 
 
 def test_a_single_variable_is_never_selected(rng):
-    found = select_shared_by_knockoffs(
-        standardise(rng.standard_normal((30, 5)), True)[0],
-        intercept(30),
-        Knockoffs(0.9, 9, 1, 0, False),
-    )
-    assert found.selected.sum() != 1
+    """Its smallest rate is that of the second variable."""
+    numbers = []
+    for seed in range(20):
+        op = standardise(rng.standard_normal((20, 4)), True)[0]
+        found = select_shared_by_knockoffs(op, intercept(20), Knockoffs(0.8, 9, 1, seed, False))
+        rates = found.filtered.rates
+        np.testing.assert_array_equal(found.selected, rates <= 0.8)
+        np.testing.assert_array_equal(np.sort(rates)[0], np.sort(rates)[1])
+        numbers.append(found.selected.sum())
+    assert 1 not in numbers
+    assert max(numbers) > 1

@@ -71,7 +71,7 @@ def test_row_numbers_are_not_variables(tmp_path, kind, name, values):
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("a_count", np.arange(ROWS)),  # says nothing of rows
+        ("a_count", np.arange(ROWS)),  # not a name of identifiers
         ("row", 2 * np.arange(ROWS)),  # not one after the other
         ("id", np.arange(ROWS) // 2),  # not different
         ("id", np.append(np.arange(ROWS - 1), 5)),  # not different, far down
@@ -184,7 +184,7 @@ def test_models_store_the_variables(tmp_path, monkeypatch):
     assert any("--as-variable 'id'" in note for note in printed["notes"])
     kept = json.loads(run("select", "t.csv", "--components", "1", "--json", "--as-variable", "id"))
     assert kept["variables"] == 5
-    some = counted.iloc[[0, 1, 1, 2]]  # ids repeat, and nothing tells rows apart
+    some = counted.iloc[[0, 1, 1, 2]]  # repeated ids do not distinguish the rows
     some.assign(id=[9, 9, 3, 4], row=[1, 2, 3, 4]).to_csv("new.csv", index=False)
     run("report", "o/model.prosparse", "--data", "new.csv", "--output", "new.html")
     run("report", "t-prosparse/model.prosparse", "--data", "new.csv", "--output", "kept.html")

@@ -126,11 +126,11 @@ def test_drop_text_includes_a_column_named_text(tmp_path):
 def test_text_in_parquet(tmp_path):
     columns = {"a": [1, 2], "k": ["x", "y"], "b": [3.0, 4.0], "m": ["u", "v"]}
     parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
-    with pytest.raises(TableError, match=r"2 non-numeric columns: 'k' \(string\), 'm'"):
+    with pytest.raises(TableError, match=r"2 non-numeric columns: 'k' \(string\) and 'm'"):
         read_table(tmp_path / "t.parquet")
     table = read_table(tmp_path / "t.parquet", ReadOptions(ignore=("text",)))
     assert table.names == ["a", "b"]
-    assert "dropped 2 non-numeric columns: 'k' (string), 'm' (string)" in text_of(table)
+    assert "dropped 2 non-numeric columns: 'k' (string) and 'm' (string)" in text_of(table)
 
 
 def test_line_of_units(tmp_path):
@@ -205,11 +205,11 @@ GENES = "gene,GSM1,GSM2,GSM3,GSM4\n" + "".join(f"G{k},{k},2,3,{k * k}\n" for k i
     [
         (
             GENES,
-            ["the name 'gene'", "like samples: 'GSM1', 'GSM2', ...", "more rows (25) than col"],
+            ["the name 'gene'", "like samples, such as 'GSM1'", "more rows (25) than col"],
         ),
         (GENES.replace("gene", "Gene_Symbol").replace("GSM", "x"), ["the name 'Gene_Symbol'"]),
-        (GENES.replace("gene", "").replace("GSM", "Patient "), ["like samples: 'Patient 1'"]),
-        (GENES.replace("gene", "").replace("GSM", "TCGA-A1-"), ["like samples: 'TCGA-A1-1'"]),
+        (GENES.replace("gene", "").replace("GSM", "Patient "), ["samples, such as 'Patient 1'"]),
+        (GENES.replace("gene", "").replace("GSM", "TCGA-A1-"), ["samples, such as 'TCGA-A1-1'"]),
         (GENES.replace("gene", "").replace("GSM", "x").replace("\nG", "\nENSG0000000"), ["genes"]),
     ],
 )

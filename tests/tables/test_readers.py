@@ -531,6 +531,7 @@ MARKET = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MARKET)
 def test_matrix_market_agrees_with_scipy(tmp_path, name):
     text, expected = MARKET[name]

@@ -291,6 +291,7 @@ def test_distant_cell_exceeds_the_memory_limit(tmp_path, cell):
         read_table(path)
 
 
+@pytest.mark.slow
 @linux
 def test_long_text_in_many_cells_exceeds_the_memory_limit(tmp_path):
     rows = "".join(f'<row r="{k}"><c r="A{k}" t="s"><v>0</v></c></row>' for k in range(5, 3000))

@@ -132,7 +132,9 @@ def column_of(
 
 
 def covariates_of_rows(table: Annotated, covariate_keys: Any) -> Any:
-    """Return the covariates of every observation as a DataFrame; None without ``covariate_keys``.
+    """Return the covariates of every observation as a DataFrame, or None.
+
+    The result is None without ``covariate_keys``.
 
     A missing column raises a `ParameterError`.
     """
@@ -215,7 +217,7 @@ def varying_columns(X: Any) -> np.ndarray:
 
 
 def entries_to_check(X: Any) -> np.ndarray:
-    """Return the entries that tell counts from measurements: of a lazy matrix, the first rows."""
+    """Return the (first) entries that distinguish counts from measurements."""
     if container_of(X).is_sparse:
         return np.asarray(X.data)
     return X if _is_array(X) else np.asarray(container_of(X).to_dense(X[:N_CHECKED_ROWS]))
@@ -236,13 +238,13 @@ def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.
     X, positions = [], []
     for name, table in zip(names, tables, strict=True):
         if name not in mdata.obsmap or name not in mdata.varmap:
-            raise _changed(name)
+            raise _change_error(name)
         # The maps count from 1; 0 marks a missing observation or variable.
         rows, variables = (
             np.asarray(m[name]).ravel().astype(int) for m in (mdata.obsmap, mdata.varmap)
         )
         if rows.max() > table.X.shape[0] or np.count_nonzero(variables) != table.data.n_vars:
-            raise _changed(name)
+            raise _change_error(name)
         positions.append(np.argsort(variables, kind="stable")[-table.data.n_vars :][table.columns])
         # A dense matrix next to a sparse one becomes sparse, never the reverse.
         part = (
@@ -263,7 +265,7 @@ def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.
     return X, np.concatenate(positions)
 
 
-def _changed(name: str) -> InputError:
+def _change_error(name: str) -> InputError:
     return InputError(
         f"Modality {name!r} has changed since the MuData was created. Call `mdata.update()` first."
     )

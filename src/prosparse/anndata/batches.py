@@ -1,4 +1,4 @@
-"""Batches of observations: labels from columns of ``.obs``, and batches that were not given.
+"""Batches of observations, and a check for omitted batches.
 
 A component that separates batches describes a technical difference. Columns that name batches are
 recognised by their names, because a column of cell types explains components as well.
@@ -66,7 +66,7 @@ def labels_of_rows(table: Annotated, key: Any, parameter: str = "batch_key") -> 
 def warn_about_batches(
     table: Annotated, scores: np.ndarray, function: str, has_batch_key: bool
 ) -> None:
-    """Warn if a column of ``.obs`` that names batches explains a leading component.
+    """Warn if a column that names batches explains a leading component.
 
     ``has_batch_key`` states whether the function has a parameter of that name.
     """
@@ -107,7 +107,7 @@ def candidate_batches(obs: Any) -> list[tuple[str, np.ndarray]]:
 
 
 def explained_by_labels(scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Compute the proportion of the variance of each component between the labels, (d,)."""
+    """Compute the proportion of each component that the labels explain, (d,)."""
     counts = np.bincount(codes).astype(float)
     centred = scores - scores.mean(axis=0)
     sums = np.stack([np.bincount(codes, weights=column) for column in centred.T])

@@ -1,4 +1,4 @@
-"""Recognise counts, which some methods model and others need normalised."""
+"""Detection of raw counts."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def name_of(table: Annotated) -> str:
 def detect_counts(table: Annotated, given: Any, report: Report, otherwise: str) -> bool:
     """Return whether the data are counts, as given or as detected.
 
-    Counts that are stated and are none raise a `ParameterError`. ``otherwise`` completes the log
-    message about data that are not counts.
+    ``counts=True`` raises a `ParameterError` if the data are not counts. ``otherwise`` completes
+    the log message about data that are not counts.
     """
     if given is not None:
         check_bool("counts", given)

@@ -19,8 +19,8 @@ batch_key : str or list of str, default=None
     Column of ``.obs`` with the donor, batch or run of each observation. Differences between
     batches are removed. Several columns have one batch for each combination of their labels.
 covariate_keys : str or list of str, default=None
-    Columns of ``.obs`` with covariates, such as age, sex and batch. Variables are tested, and
-    components fitted, beyond what the covariates explain.
+    Columns of ``.obs`` with covariates, such as age, sex and batch. Their effects are removed
+    before variables are tested and components are fitted.
 layer : str, default=None
     Layer to use instead of ``.X``.
 mask_var : str or array of bool, default=None

@@ -69,7 +69,7 @@ def fit_factors(arguments: Options) -> Any:
 
 
 def scaled_scores(model: SCA, scores: Any) -> np.ndarray:
-    """Scale factors of unit variance to the standard deviations that they explain.
+    """Scale factors to the standard deviations that they explain.
 
     Distances between observations then depend on each factor in proportion to the variance that it
     explains, summed over views of equal total variance.

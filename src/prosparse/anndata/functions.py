@@ -1,4 +1,4 @@
-"""Functions of `prosparse.anndata`: preprocessing (``pp``), tools (``tl``), plots (``pl``).
+"""Functions of `prosparse.anndata`: ``pp``, ``tl`` and ``pl``.
 
 The signatures spell out the parameters of the estimators, so that editors complete them. The
 docstrings take the descriptions of these parameters from the estimators (`documentation`), and
@@ -79,7 +79,7 @@ def select_panel(
         others; use ``mask_var`` to remove genes from the analysis.
     handle_unknown : {"error", "warn"}, default="error"
         Whether names that are not in ``.var_names`` raise an error or are ignored with a warning.
-        Both list all of them.
+        The message lists all of them.
     counts : bool or None, default=None
         Whether the data are counts. By default, non-negative integers are treated as counts, and
         the decision is logged. True requires integers.
@@ -216,8 +216,8 @@ def fdrpca(
     Parameters
     ----------
     n_top_genes : int or None, default=None
-        Maximum number of selected variables. Of more significant variables, those with the largest
-        communality are selected. By default, all significant variables are.
+        Maximum number of selected variables. If more are significant, those with the largest
+        communality are selected. By default, there is no maximum.
     counts : bool or None, default=None
         Whether the data are counts, which are replaced by Pearson residuals. By default,
         non-negative integers are treated as counts, and the decision is logged. True requires

@@ -80,14 +80,14 @@ def convergence(
 def panel(
     adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
 ) -> PanelDisplay:
-    """Draw the held-out R² of a panel, and the variables that it predicts, by `PanelDisplay`."""
+    """Draw the held-out R² of a panel, by `PanelDisplay`."""
     return PanelDisplay.from_estimator(_model(adata, key, modality), **options)
 
 
 def views(
     adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
 ) -> ViewsDisplay:
-    """Draw the variance that each factor explains in each view, by `ViewsDisplay`."""
+    """Draw the variance of each view that factors explain, by `ViewsDisplay`."""
     names = entry_of(adata, key, modality)[1].get("views")
     options.setdefault("view_names", None if names is None else [str(name) for name in names])
     return ViewsDisplay.from_estimator(_model(adata, key, modality), **options)

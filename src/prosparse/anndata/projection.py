@@ -138,7 +138,7 @@ def _scores(estimator: Any, names: np.ndarray, table: Annotated) -> np.ndarray:
         require_counts(table)
     if isinstance(estimator, Panel) and not np.isin(names, table.data.var_names).all():
         return _panel_scores(estimator, names, table)
-    X, unnamed = _matched(table, names), _without_names(estimator)
+    X, unnamed = _match_columns(table, names), _without_names(estimator)
     if isinstance(estimator, SCA):
         return scaled_scores(unnamed, unnamed.transform(X))
     covariates = covariates_of_rows(table, getattr(estimator, "covariate_names_", None))
@@ -147,25 +147,27 @@ def _scores(estimator: Any, names: np.ndarray, table: Annotated) -> np.ndarray:
 
 
 def _panel_scores(estimator: Panel, names: np.ndarray, table: Annotated) -> np.ndarray:
-    """Compute the scores of an AnnData with the members of a panel, as from a targeted assay."""
+    """Compute the scores of an AnnData with the members of a panel."""
     from pandas import DataFrame
 
     panel = names[np.flatnonzero(to_numpy(estimator.support_))]
-    members = container_of(table.X).to_dense(_matched(table, panel))
+    members = container_of(table.X).to_dense(_match_columns(table, panel))
     return to_numpy(estimator.transform(DataFrame(members, columns=panel)))
 
 
 def _joint_scores(
     estimator: SCA, names: np.ndarray, target: MuData, tables: list[Annotated]
 ) -> np.ndarray:
-    """Compute the scores of a MuData, whose modalities are the views of the model."""
+    """Compute the scores of a MuData, with one view per modality."""
     if len(tables) != len(estimator.view_columns_):
         raise ParameterError(
             f"`model` has {len(estimator.view_columns_)} views, but `adata` has {len(tables)} "
             "modalities. Pass a MuData with the modalities of the fit."
         )
     matched = [
-        table._replace(X=_matched(table, names[columns]), columns=_positions(table, names[columns]))
+        table._replace(
+            X=_match_columns(table, names[columns]), columns=_positions(table, names[columns])
+        )
         for table, columns in zip(tables, estimator.view_columns_, strict=True)
     ]
     unnamed = _without_names(estimator)
@@ -187,7 +189,7 @@ def _positions(table: Annotated, names: Any) -> np.ndarray:
     return np.asarray(positions)
 
 
-def _matched(table: Annotated, names: Any) -> Any:
+def _match_columns(table: Annotated, names: Any) -> Any:
     """Return the columns of the given names, in their order."""
     positions = _positions(table, names)
     if np.array_equal(positions, np.arange(table.data.n_vars)):
@@ -196,7 +198,7 @@ def _matched(table: Annotated, names: Any) -> Any:
 
 
 def _without_names(estimator: Any) -> Any:
-    """Return a shallow copy without names, because the columns are matched already."""
+    """Return a shallow copy without names, for matched columns."""
     from copy import copy
 
     unnamed = copy(estimator)

@@ -17,7 +17,7 @@ Fill = Literal["zero", "nan", "last"]
 class Slots(NamedTuple):
     """Slots of one method.
 
-    ``.var`` columns are named by a suffix of ``key_added``; ``.uns`` entries by their key.
+    Keys are suffixes of ``key_added`` for columns of ``.var``, and names for entries of ``.uns``.
     """
 
     var: Mapping[str, tuple[str, Fill]]  # suffix -> attribute and fill value
@@ -98,7 +98,7 @@ def write(
 
 
 def write_pca_names(table: Annotated, key: str) -> list[str]:
-    """Store scores, loadings and variances under the names of ``scanpy.pp.pca`` as well."""
+    """Store results under the names of ``scanpy.pp.pca`` as well."""
     data, entry = table.data, table.data.uns[key]
     data.obsm["X_pca"], data.varm["PCs"] = data.obsm[f"X_{key}"], data.varm[key]
     names = ("params", "variance", "variance_ratio")

@@ -17,7 +17,9 @@ ENTRY = "model"  # key of the model in the entry of a method in `.uns`
 
 
 def pack(model: Any, names: Any) -> np.ndarray:
-    """Return the bytes of a model file; ``names`` are those of the columns of the fit.
+    """Return the bytes of a model file with the given names of columns.
+
+    ``names`` are those of the columns of the fit.
 
     H5AD files can store them, and neither writing nor reading runs code.
     """

@@ -1,4 +1,4 @@
-"""Variables that a parameter names: by name, by a column of ``.var`` or by a mask."""
+"""Variables given by names, by a column of ``.var`` or by a mask."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import ParameterError, UnknownVariablesWarning, plural, warn
+from ..errors import ParameterError, UnknownVariablesWarning, warn
+from ..phrases import list_items
 from .annotated import Annotated, boolean_mask, column_of
 
 HandleUnknown = Literal["error", "warn"]
-_MAX_LISTED = 10  # number of unknown names that a message lists
 
 
 def columns_named(
@@ -104,6 +104,4 @@ def _known_names(
 
 def list_names(names: list[str]) -> str:
     """List names, the first few of many."""
-    listed = ", ".join(map(repr, names[:_MAX_LISTED]))
-    rest = len(names) - _MAX_LISTED
-    return listed if rest <= 0 else f"{listed} and {plural(rest, 'other')}"
+    return list_items([*map(repr, names)], 10)

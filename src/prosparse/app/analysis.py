@@ -201,7 +201,7 @@ def _analyse(
 
 
 def _settings(options: AnalysisOptions) -> list[str]:
-    """Return the settings whose absence is no finding."""
+    """Return the settings whose absence is not reported as a finding."""
     settings = ["counts"] if options.method_options.get("counts") else []
     return [*settings, "scale"] if options.scale or options.description.standardizes else settings
 

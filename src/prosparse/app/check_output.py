@@ -87,7 +87,7 @@ def _text(text: str) -> Text:
 
 
 def describe_findings(check: TableCheck | None) -> list[tuple[str, str]]:
-    """Return the rows of the summary of an analysis; none if nothing was found."""
+    """Return the findings as rows of the summary of an analysis."""
     if check is None:
         return []
     found = check.select(Severity.STOP, Severity.WARNING)
@@ -101,7 +101,7 @@ def describe_findings(check: TableCheck | None) -> list[tuple[str, str]]:
 
 
 def advise(message: str, result: FileCheck) -> str:
-    """Add the fixes of a check to the message of an error, if they are not part of it."""
+    """Add the fixes of a check to the message of an error."""
     if not result.fix or result.fix in message:
         return message
     return f"{message} The check of the file suggests: {result.fix}"

@@ -24,7 +24,7 @@ COMMANDS = {
     "fit": "Fit a model and save it to a file.",
     "report": "Write the report of a saved model.",
     "demo": "Analyse built-in data, and write plots and a report.",
-    "serve": "Open a page in the browser that analyses tables.",
+    "serve": "Analyse tables on a local page in the browser.",
 }
 
 

@@ -1,4 +1,4 @@
-"""Commands ``check``, ``select``, ``panel``, ``regress``, ``fit``, ``report``, ``demo``.
+"""Commands of ``prosparse``, except for ``serve``.
 
 Exit codes: 0 success; 1 the file or the data cannot be used; 2 invalid usage; 130 interrupted.
 """

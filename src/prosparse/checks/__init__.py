@@ -1,7 +1,7 @@
 """Check of a table before an analysis.
 
-`check` examines a data matrix, and `check_file` a file. Both look for what makes an analysis fail
-or its result wrong, and name the options that fix it.
+`check` examines a data matrix, and `check_file` a file. Both detect problems that would invalidate
+an analysis, and name the options that fix them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["FileCheck", "Finding", "Severity", "TableCheck", "check", "check_fil
 
 
 def check(X: TableLike) -> TableCheck:
-    """Find what may be wrong with a table before it is analysed.
+    """Detect problems of a table before it is analysed.
 
     Parameters
     ----------
     X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-        Data matrix. A DataFrame may contain columns of text. Of a matrix with more than 16 million
-        entries, evenly spaced columns are checked.
+        Data matrix. A DataFrame may contain columns of text. If a matrix has more than 16 million
+        entries, a sample of its columns is checked.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Findings about numeric columns: constant, equal, sums of others, codes, units, outlying cells."""
+"""Findings about numeric columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import plural
 from .numbers import Numbers
 from .result import Finding, Severity, capitalise, name_columns, name_rows
 
-# Numbers that stand for missing values in statistics programs and questionnaires.
+# Numeric codes for missing values in statistics programs and questionnaires.
 _NEGATIVE_CODES: tuple[float, ...] = (
     -9.0,
     -77.0,
@@ -90,7 +90,7 @@ def _empty_and_constant(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _codes(numbers: Numbers) -> Iterator[Finding]:
-    """Find numbers that stand for missing values, far from the other values of a column."""
+    """Find numeric codes for missing values."""
     found: dict[float, list[int]] = {}
     count: dict[float, int] = {}
     smallest, largest = numbers.extremes
@@ -111,7 +111,7 @@ def _codes(numbers: Numbers) -> Iterator[Finding]:
             "missing-codes",
             Severity.WARNING,
             f"The value {code:g} occurs {plural(count[code], 'time')} in {name_columns(names)}, "
-            "far from the other values. It probably stands for a missing value.",
+            "far from the other values. It is probably a code for missing values.",
             columns=names,
             fix=f"--na {code:g}",
         )
@@ -165,7 +165,7 @@ def _find_duplicates(numbers: Numbers) -> list[tuple[int, int]]:
 
 
 def _are_informative(values: np.ndarray) -> bool:
-    """Return whether two columns with such values are not equal by chance."""
+    """Return whether columns with these values are rarely equal by chance."""
     _, counts = np.unique(values, return_counts=True)
     proportions = counts / values.size
     entropy = -float(np.sum(proportions * np.log2(proportions)))
@@ -182,7 +182,7 @@ def _duplicates(numbers: Numbers, pairs: list[tuple[int, int]]) -> Iterator[Find
         "duplicate-columns",
         Severity.WARNING,
         f"{capitalise(name_columns(first))} are equal up to their unit{more}. Copies share all of "
-        "their variance and are selected for that alone.",
+        "their variance and are therefore selected.",
         columns=later,
         fix=ignore_columns(later) if len(later) <= MAX_FIXED else "",
     )
@@ -254,7 +254,7 @@ def _adjacent_sums(X: np.ndarray) -> list[tuple[int, list[int]]]:
 
 
 def _regression_sums(X: np.ndarray) -> list[tuple[int, list[int]]]:
-    """Find columns whose regression on the others has coefficients 0 and 1, without error."""
+    """Find exact sums by regression of columns on the others."""
     scale = np.std(X, axis=0)
     Z = (X - X.mean(axis=0)) / scale
     gram = Z.T @ Z / len(Z)
@@ -328,7 +328,7 @@ def _outlying_cells(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _may_have_outlying_cells(numbers: Numbers) -> np.ndarray:
-    """Return the varying columns with a far extreme, by quantiles of evenly spaced rows."""
+    """Return the varying columns with an extreme far from the quantiles."""
     sample = numbers.filled[numbers.sampled_rows]
     low, centre, high = np.quantile(sample, [0.25, 0.5, 0.75], axis=0)
     smallest, largest = (values[numbers.varying] for values in numbers.extremes)

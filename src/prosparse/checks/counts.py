@@ -10,7 +10,6 @@ from .numbers import Numbers
 from .result import Finding, Severity
 
 MIN_TOTAL_RATIO = 2.0  # ratio of the 95 % to the 5 % quantile of the row totals
-MIN_CORRELATED = 0.6  # proportion of columns that rise with the total of the others
 
 
 def find_count_problems(numbers: Numbers) -> Iterator[Finding]:
@@ -35,7 +34,7 @@ def find_count_problems(numbers: Numbers) -> Iterator[Finding]:
             "unequal-totals",
             Severity.WARNING,
             f"The table contains counts, and nine in ten rows have totals from {low:,.0f} to "
-            f"{high:,.0f}. All variables rise with the total, which is sampling effort or "
-            "sequencing depth, and share variance for that reason.",
+            f"{high:,.0f}. All variables increase with the total (sampling effort or sequencing "
+            "depth) and therefore share variance.",
             fix="--counts",
         )

@@ -76,7 +76,7 @@ class FileCheck(NamedTuple):
 def check_file(path: str | os.PathLike[str], options: ReadOptions | None = None) -> FileCheck:
     """Check a file before it is analysed.
 
-    Whatever can be read is read. A problem that prevents reading is a finding.
+    A problem that prevents reading is returned as a finding.
 
     Parameters
     ----------
@@ -332,7 +332,10 @@ def _given_roles(names: list[str], options: ReadOptions) -> dict[str, Role]:
 
 
 def _number_problems(numbers: Numbers, roles: dict[str, Role]) -> list[Finding]:
-    """Find problems of the numbers; columns with other roles are not compared further."""
+    """Find problems of the numbers.
+
+    Columns with other roles are not compared further.
+    """
     has_groups = Role.GROUPS in roles.values()
     findings = []
     removed = set()

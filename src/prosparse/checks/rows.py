@@ -117,9 +117,9 @@ def _unequal_noise(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
         yield Finding(
             "unequal-noise",
             Severity.NOTE,
-            f"The rows have unequal noise: nine in ten rows differ by a factor of up to "
-            f"{high / low:.1f} in all columns at once. FDRPCA and GSPPCA allow for it; the "
-            "results of other methods depend on the noisiest rows.",
+            f"The rows have unequal noise: the scales of 90 % of the rows differ by a factor of up "
+            f"to {high / low:.1f}. FDRPCA and GSPPCA allow for this; the results of other methods "
+            "depend on the noisiest rows.",
         )
 
 
@@ -159,10 +159,10 @@ def _duplicates(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _near_duplicates(numbers: Numbers) -> list[tuple[int, int]]:
-    """Find pairs of rows that are far closer to each other than to their k-th neighbours.
+    """Find pairs of rows closer than expected from the other neighbours.
 
     The distances r_1 < r_k of a row to its nearest neighbours satisfy P(r_1 < c r_k) = about
-    (k - 1) c^d in d dimensions, whatever the density. The intrinsic dimension d is estimated from
+    (k - 1) c^d in d dimensions, for any density. The intrinsic dimension d is estimated from
     the median of r_1 / r_k (compare Facco et al. 2017).
     """
     Z = numbers.standardised
@@ -192,8 +192,8 @@ def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
     """Find values that rise or fall along the rows, also within blocks of rows.
 
     Sorted rows (patients, then controls) differ between blocks. A drift of an instrument continues
-    within each of them: the trends within the blocks agree. Random orders of the rows, which keep
-    the correlation of the columns, give the null distribution.
+    within each of them: the trends within the blocks agree. Row permutations, which preserve the
+    correlation of the columns, give the null distribution.
     """
     Z = np.delete(numbers.standardised, outliers, axis=0)
     n, p = Z.shape
@@ -224,14 +224,14 @@ def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
         Severity.WARNING,
         f"The values drift along the rows: {percent(float(strong.mean()), 0)} of the columns have "
         f"a rank correlation above {MIN_TREND:g} with the order of the rows, also within parts of "
-        "the table. If the order is that of measurement, the drift of the instrument correlates "
-        "the variables: remove it by a covariate with the order. If the table was sorted by a "
-        "measurement, ignore this warning.",
+        "the table. If rows are in order of measurement, instrument drift correlates the "
+        "variables: pass a column with the order as a covariate. If the table was sorted by a "
+        "variable, ignore this warning.",
     )
 
 
 def _drift_statistics(ranks: np.ndarray, blocks: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Return the sum of squared trends, and the agreement of the trends within blocks."""
+    """Return the sum of squared trends, and their agreement within blocks."""
     trends = np.stack([_trends(ranks[rows]) for rows in blocks])
     total = trends.sum(axis=0)
     agreement = 0.5 * float(total @ total - np.sum(trends * trends))

@@ -17,7 +17,7 @@ from .text import find_numeric_roles
 def check_table(
     table: Table, options: ReadOptions | None = None, settings: Collection[str] = ()
 ) -> TableCheck:
-    """Find what may be wrong with a table that was read.
+    """Detect problems of a table that was read.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def check_table(
     options : ReadOptions or None, default=None
         Options with which it was read. Columns in ``as_variables`` are accepted as variables.
     settings : collection of {"counts", "scale"}, default=()
-        Settings of the analysis, whose absence is then no finding.
+        Settings of the analysis, whose absence is not reported as a finding.
 
     Returns
     -------

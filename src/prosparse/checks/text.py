@@ -1,4 +1,4 @@
-"""Findings about columns that are not numeric, or that describe rows instead of variables."""
+"""Findings about columns that are not numeric or describe the rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def fix_role(role: Role, name: str) -> str:
 
 
 def guess_text_roles(columns: Mapping[str, Sequence[str]], *, named: bool) -> dict[str, Guess]:
-    """Guess the roles of the columns of text; ``named`` states whether the rows have names."""
+    """Guess the roles of the columns of text.
+
+    ``named`` states whether the rows have names.
+    """
     guesses: dict[str, Guess] = {}
     has_groups = False
     for name, cells in columns.items():
@@ -53,7 +56,10 @@ def guess_text_roles(columns: Mapping[str, Sequence[str]], *, named: bool) -> di
 
 
 def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iterator[Finding]:
-    """Find columns of text that need a role; ``severity`` is that of a column without one."""
+    """Find columns of text that need a role.
+
+    ``severity`` is that of a column without a role.
+    """
     for name, guess in guesses.items():
         subject, fix = capitalise(name_columns([name])), fix_role(guess.role, name)
         if guess.role is Role.GROUPS:
@@ -125,8 +131,8 @@ def find_numeric_roles(numbers: Numbers, *, groups_known: bool) -> Iterator[tupl
             finding = Finding(
                 "row-numbers",
                 Severity.WARNING,
-                f"{capitalise(name_columns([name]))} numbers the rows. It is no measurement, and "
-                "correlates with every drift.",
+                f"{capitalise(name_columns([name]))} numbers the rows. Row numbers are not "
+                "measurements and correlate with any drift.",
                 columns=(name,),
                 fix=fix_role(Role.IGNORED, name),
             )

@@ -62,7 +62,7 @@ def pool_levels(labels: Labels, name: str) -> tuple[str, ...]:
 
 
 def match_levels(values: np.ndarray, levels: tuple[str, ...], name: str) -> np.ndarray:
-    """Return the positions of the levels of the rows as floats, NaN where missing.
+    """Return the positions of levels as floats, NaN where missing.
 
     Levels that ``fit`` did not contain count as pooled levels, if there are any.
     """
@@ -81,7 +81,7 @@ def match_levels(values: np.ndarray, levels: tuple[str, ...], name: str) -> np.n
 def code_block(
     level: np.ndarray, n_levels: int, adjustment: RowAdjustment, scale: np.ndarray
 ) -> Block:
-    """Code a category by an orthonormal basis of its indicators, residuals of a design.
+    """Code a category by orthonormal residuals of its indicators.
 
     Parameters
     ----------

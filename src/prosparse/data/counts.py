@@ -23,8 +23,8 @@ from .containers import Table, container_of
 MAX_TOTAL = 2.0**53
 
 _REMEDY = (
-    "Counts are non-negative, and each row needs at least one. Drop empty rows, or fit with "
-    "`counts=False`."
+    "Counts must be non-negative, and each row must have a positive total. Drop empty rows, or "
+    "fit with `counts=False`."
 )
 
 

@@ -1,4 +1,4 @@
-"""Covariates: known variables of the rows, such as age and batch, coded as numbers.
+"""Covariates of the rows, such as age and batch, coded as numbers.
 
 Numbers are used as they are. Categories (categorical, string and boolean columns) become one
 indicator for each level but the first.
@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ParameterError, plural
+from ..phrases import list_items
 from .containers import container_of
 from .row_adjustment import RowAdjustment
 from .row_groups import is_missing, row_groups, single_group
-
-_MAX_LISTED = 5  # levels and names that a message lists
 
 
 class Covariate(NamedTuple):
@@ -60,24 +59,24 @@ class CovariateCoding(NamedTuple):
         return np.column_stack(columns).astype(float)
 
     def match(self, covariates: Any, n: int) -> list[Covariate]:
-        """Read the covariates of n new rows, by name if the names of the fit are among them."""
+        """Read the covariates of n new rows, by name if possible."""
         given = read_covariates(covariates, n)
         by_name = {covariate.name: covariate for covariate in given}
         if _column_names(covariates) is not None and not _is_positional(self.names):
             absent = [name for name in self.names if name not in by_name]
             if absent:
                 raise ParameterError(
-                    f"`covariates` lacks {_listing(absent)}, which the fit used. Pass the same "
+                    f"`covariates` lacks {_list_names(absent)}, which the fit used. Pass the same "
                     "covariates as in `fit`."
                 )
             given = [by_name[name] for name in self.names]
         if len(given) != len(self.names):
             raise ParameterError(
                 f"`covariates` must have the {plural(len(self.names), 'column')} of `fit` "
-                f"({_listing(self.names)}), got {len(given)}."
+                f"({_list_names(self.names)}), got {len(given)}."
             )
         return [
-            _matched(covariate, name, levels)
+            _match_levels(covariate, name, levels)
             for covariate, name, levels in zip(given, self.names, self.levels, strict=True)
         ]
 
@@ -126,7 +125,7 @@ def coding_of(covariates: Sequence[Covariate]) -> CovariateCoding:
 
 
 def read_covariates(covariates: Any, n: int) -> list[Covariate]:
-    """Read the covariates of n rows from a DataFrame, a dictionary, a Series or an array.
+    """Read the covariates of n rows from any supported type.
 
     Raises
     ------
@@ -140,7 +139,7 @@ def read_covariates(covariates: Any, n: int) -> list[Covariate]:
         )
     names = [name for name, _ in columns]
     if len(set(names)) < len(names):
-        raise ParameterError(f"`covariates` has columns of equal names: {_listing(names)}.")
+        raise ParameterError(f"`covariates` has columns of equal names: {_list_names(names)}.")
     return [_covariate(name, values, n) for name, values in columns]
 
 
@@ -235,7 +234,7 @@ def _category(name: str, values: np.ndarray, order: list[str] | None) -> Covaria
     return Covariate(name, labels, tuple(levels))
 
 
-def _matched(covariate: Covariate, name: str, levels: tuple[str, ...] | None) -> Covariate:
+def _match_levels(covariate: Covariate, name: str, levels: tuple[str, ...] | None) -> Covariate:
     """Check a covariate of new rows against the fit."""
     if levels is None and covariate.levels is not None:
         raise ParameterError(
@@ -250,14 +249,11 @@ def _matched(covariate: Covariate, name: str, levels: tuple[str, ...] | None) ->
     if unknown:
         raise ParameterError(
             f"`covariates` has {'an unknown level' if len(unknown) == 1 else 'unknown levels'} of "
-            f"{name!r}: {_listing(unknown)}. The fit had {_listing(levels)}. Effects of new levels "
-            "cannot be removed: fit again with rows of them."
+            f"{name!r}: {_list_names(unknown)}. The fit had {_list_names(levels)}. Effects of new "
+            "levels cannot be removed: fit again with rows of these levels."
         )
     return Covariate(name, values, levels)
 
 
-def _listing(names: Sequence[str]) -> str:
-    """Quote names, the first few of many."""
-    shown = ", ".join(map(repr, names[:_MAX_LISTED]))
-    more = len(names) - _MAX_LISTED
-    return f"{shown} and {plural(more, 'other')}" if more > 0 else shown
+def _list_names(names: Sequence[str]) -> str:
+    return list_items([*map(repr, names)])

@@ -1,4 +1,4 @@
-"""Adjustment of the rows for groups and covariates: residuals, leverages, degrees of freedom.
+"""Adjustment of the rows for groups and covariates.
 
 Symbols: D (n x c) the design, with one indicator column for each group (the intercept, if there is
 one group) and the coded covariates; Q (n x c) an orthonormal basis of its columns. The residuals of
@@ -102,11 +102,14 @@ class RowAdjustment:
 
     @cached_property
     def flip_correction(self) -> np.ndarray:
-        """Factors 1 / (1 - h_a) that correct squared residuals, (n,); 1 without a residual."""
+        """Factors 1 / (1 - h_a) of squared residuals, (n,).
+
+        The factor is 1 for rows without a residual.
+        """
         free = np.where(self.has_residual, 1.0 - self.leverages, 1.0)
         return np.asarray(1.0 / free)
 
-    def weighted(self, factors: np.ndarray) -> RowAdjustment:
+    def weight_rows(self, factors: np.ndarray) -> RowAdjustment:
         """Return the adjustment of rows that are multiplied by factors (n,)."""
         adjustment = RowAdjustment(self.groups, self.covariates, self.weights * factors)
         adjustment.used = self.used
@@ -120,7 +123,7 @@ class RowAdjustment:
         return np.asarray(within - self._covariate_basis @ (self._covariate_basis.T @ within))
 
     def fit(self, op: Operator) -> tuple[np.ndarray, np.ndarray]:
-        """Compute the intercepts of the groups, and the coefficients of all covariates.
+        """Compute the intercepts, and the coefficients of all covariates.
 
         Intercepts (n_groups, p) are those of covariates of 0. Coefficients (k, p) are zero for
         covariates that are not used.
@@ -131,7 +134,10 @@ class RowAdjustment:
         return solution[:n_groups], coefficients
 
     def coefficients(self, op: Operator) -> np.ndarray:
-        """Compute the coefficients of all covariates, (k, p); zeros for those not used."""
+        """Compute the coefficients of all covariates, (k, p).
+
+        Coefficients of unused covariates are zero.
+        """
         return self.fit(op)[1]
 
     def squares_within_groups(self, op: Operator) -> np.ndarray:
@@ -143,7 +149,7 @@ class RowAdjustment:
         """Subtract the fitted values from a data matrix; sparse data stay sparse."""
         products, squares = self._products(op), to_numpy(op.column_squares()).astype(float)
         right = from_numpy(self._solve(products), op.column_squares(), op.dtype)
-        adjusted = op.shifted(self._design_like(op), right)
+        adjusted = op.subtract_product(self._design_like(op), right)
         fitted = np.sum(self._orthonormal_products(products) ** 2, axis=0)
         residual = np.maximum(squares - fitted, 0.0)
         cancelled = np.flatnonzero(residual < _MIN_RESIDUAL * squares)
@@ -223,5 +229,5 @@ class RowAdjustment:
 
 
 def intercept(n: int) -> RowAdjustment:
-    """Return the adjustment of n rows for one intercept."""
+    """Return the adjustment of n rows for an intercept."""
     return RowAdjustment(single_group(n))

@@ -32,9 +32,11 @@ class RowGroups(NamedTuple):
         return np.asarray(to_numpy(sums).astype(float).T / indicators.sum(axis=0)[:, None])
 
     def subtract(self, op: Operator, means: np.ndarray) -> Operator:
-        """Subtract values of each group (n_groups, p) from the columns of a data matrix."""
+        """Subtract values of each group, (n_groups, p), from the columns."""
         like, indicators = op.column_squares(), np.eye(self.sizes.size)[self.codes]
-        return op.shifted(from_numpy(indicators, like, op.dtype), from_numpy(means, like, op.dtype))
+        return op.subtract_product(
+            from_numpy(indicators, like, op.dtype), from_numpy(means, like, op.dtype)
+        )
 
     def centre_operator(self, op: Operator) -> Operator:
         """Subtract the group means from a data matrix; sparse data stay sparse."""

@@ -49,7 +49,7 @@ def restandardise(
 
 
 def adjust_columns(op: Operator, columns: Columns, adjustment: RowAdjustment) -> AdjustedColumns:
-    """Replace scaled columns by their residuals given groups and covariates, of unit variance.
+    """Replace columns by residuals of unit variance.
 
     Columns that groups and covariates determine are dropped, like constant columns.
     """

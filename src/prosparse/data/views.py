@@ -67,7 +67,7 @@ def _full_name(X: TableLike) -> str:
 
 
 def stack_rows(tables: list[TableLike]) -> tuple[TableLike, np.ndarray]:
-    """Stack the rows of several tables; return the number of the table of each row as well.
+    """Stack the rows of several tables, and number the tables.
 
     Tables with column names are reduced to the columns that all of them have, in the order of the
     first table. Others must have the same number of columns.

@@ -22,6 +22,7 @@ from ..data.arrays import from_numpy, to_numpy
 from ..errors import CheckpointError, ParameterError, check_integer
 from ..files import PARTIAL, replace_file
 from ..npy import check_members, read_array
+from ..phrases import truncate
 
 T = TypeVar("T")
 
@@ -65,19 +66,20 @@ class Checkpoint:
             digest = arrays.pop("digest", None)
         except Exception as error:  # `zipfile`, NumPy and `json` raise errors of many types.
             raise self._not_a_checkpoint(str(error)) from error
-        changed = [k for k in sorted({*current, *saved}) if current.get(k) != saved.get(k)]
+        changed = [
+            (k, *(truncate(str(values.get(k)), MAX_VALUE_LENGTH) for values in (saved, current)))
+            for k in sorted({*current, *saved})
+            if current.get(k) != saved.get(k)
+        ]
         if changed:
-            changes = ", ".join(
-                f"{k} was {_abbreviate(saved.get(k))}, is {_abbreviate(current.get(k))}"
-                for k in changed
-            )
+            changes = ", ".join(f"{k} was {old}, is {new}" for k, old, new in changed)
             raise CheckpointError(
                 f"{self.path} was written by a fit with other parameters: {changes}. {REMEDY}"
             )
         if not np.array_equal(arrays["fingerprint"], fingerprint):
             raise CheckpointError(f"{self.path} was written by a fit of other data. {REMEDY}")
         if not np.array_equal(digest, _digest(arrays)):  # type: ignore[arg-type]
-            raise self.damaged("its contents do not match its checksum")
+            raise self.damage_error("its contents do not match its checksum")
         self.arrays = arrays
         return self
 
@@ -107,7 +109,7 @@ class Checkpoint:
                 f"{self.path} cannot be written: {reason}. Pass another `checkpoint`."
             ) from error
 
-    def damaged(self, reason: str) -> CheckpointError:
+    def damage_error(self, reason: str) -> CheckpointError:
         """Return the error for a file whose contents are invalid."""
         return CheckpointError(
             f"{self.path} is damaged or was written by another version: {reason}. {REMEDY}"
@@ -174,12 +176,6 @@ def _to_builtin(value: Any) -> Any:
     return value
 
 
-def _abbreviate(text: str | None) -> str:
-    """Shorten a value: lists of columns can have thousands of entries."""
-    text = str(text)
-    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 3]}..."
-
-
 class Stage:
     """Part of a checkpoint for one run of the loop; ``name`` is unique in a fit."""
 
@@ -197,7 +193,7 @@ class Stage:
         try:
             position = _unflatten(like, f"{self.name}/position", self.file.arrays)
         except (TypeError, ValueError) as error:
-            raise self.file.damaged(str(error)) from error
+            raise self.file.damage_error(str(error)) from error
         return position, str(self.file.arrays[f"{self.name}/reason"])
 
     def save(self, position: Any, reason: str = "") -> None:

@@ -157,7 +157,7 @@ def iterate(
         position, reason = saved
         if reason:
             if checkpoint and reason not in StopReason.__members__:
-                raise checkpoint.file.damaged(f"unknown stop reason {reason!r}")
+                raise checkpoint.file.damage_error(f"unknown stop reason {reason!r}")
             return Run(position.best, position.bounds, StopReason[reason])
     with progress or Progress(0, ""):
         for _ in range(max_iter - len(position.bounds)):

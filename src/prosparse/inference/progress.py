@@ -21,7 +21,10 @@ _observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
 @contextmanager
 def observe(observer: Observer | None) -> Iterator[None]:
-    """Call a function after every step of the fits within a context; None calls nothing."""
+    """Call a function after every step of fits within a context.
+
+    With None, no function is called.
+    """
     previous = _observer.set(observer)
     try:
         yield
@@ -30,7 +33,7 @@ def observe(observer: Observer | None) -> Iterator[None]:
 
 
 def announce(label: str, n_steps: int = 0, total: int | None = None) -> None:
-    """Report a stage of an analysis, and its steps so far, to the observer, if any."""
+    """Report a stage of an analysis and its steps to the observer."""
     observer = _observer.get()
     if observer is not None:
         observer(label, n_steps, total)

@@ -441,7 +441,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         return self._score(X)
 
     def _score(self, X: TableLike, **metadata: Any) -> float:
-        """Compute `score` of rows, which `_operator_of` standardises given the metadata."""
+        """Compute `score` of rows standardised by `_operator_of`."""
         check_is_fitted(self)
         varying = np.flatnonzero(to_numpy(self.varying_))
         op = self._operator_of(self._validate(X, reset=False), varying, **metadata)

@@ -1,4 +1,4 @@
-"""Covariates of the rows: adjustment in ``fit``, and of new rows by the stored coefficients."""
+"""Adjustment for covariates in ``fit`` and of new rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _check_degrees_of_freedom(design: RowDesign, min_dof: int) -> None:
 
 
 def _warn_about_collinearity(design: RowDesign, coding: CovariateCoding, has_groups: bool) -> None:
-    """Warn about covariates that groups and the covariates before them (nearly) determine."""
+    """Warn about covariates that (nearly) depend on groups or others."""
     coded, groups = design.adjustment.covariates, design.adjustment.groups
     determined: list[str] = []
     nearly: list[str] = []
@@ -138,7 +138,7 @@ class AdjustedProjection(SparseProjection):
         if columns is not None:
             coefficients = coefficients[:, columns]
         left, right = (as_like(part, X, op.dtype) for part in (coded, coefficients))
-        return op.shifted(left, right)
+        return op.subtract_product(left, right)
 
     def _unadjusted_operator(self, X: TableLike, columns: np.ndarray | None) -> Operator:
         """Return the operator of new rows, standardised but not adjusted."""

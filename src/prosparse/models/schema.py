@@ -20,6 +20,7 @@ import numpy as np
 from ..data.row_groups import LABEL_TYPES
 from ..errors import ModelFileError, plural
 from ..inference.loop import StopReason
+from ..phrases import truncate
 
 State = Mapping[str, Any]
 Sizes = dict[str, int]
@@ -42,7 +43,7 @@ class Field(Protocol):
 class Array:
     """A number, or an array of numbers, booleans, strings or labels."""
 
-    dtypes: str  # accepted kinds of NumPy dtypes; "O" stands for arrays of strings
+    dtypes: str  # accepted kinds of NumPy dtypes; "O" denotes arrays of strings
     shape: tuple[str, ...] = ()  # letters of the axes; empty for a single number
     finite: bool = False
     minimum: float = -np.inf
@@ -220,8 +221,7 @@ def shorten(value: Any) -> str:
     """Describe a value in at most 60 characters, for a message."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype}"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    return truncate(repr(value), 60)
 
 
 # --- schemas
@@ -286,7 +286,10 @@ COVARIATES: Mapping[str, Field] = {
 
 
 def check_covariates(state: State) -> None:
-    """Check that there is one coefficient for each number and each level but the first."""
+    """Check the number of coefficients of covariates.
+
+    There is one for each number and each level but the first.
+    """
     if "covariate_names_" not in state:
         return
     names, levels = state["covariate_names_"].tolist(), state["covariate_levels_"]

@@ -173,8 +173,8 @@ def leading_directions(
 ) -> tuple[np.ndarray, Array]:
     """Compute the leading eigenpairs of X'X by block Krylov iterations.
 
-    The iterations (Musco & Musco 2015, "Randomized block Krylov methods for stronger and faster
-    approximate singular value decomposition") start from random vectors, and restart from the best
+    The iterations start from random vectors (Musco & Musco 2015, "Randomized block Krylov methods
+    for stronger and faster approximate singular value decomposition"). They restart from the best
     vectors until all residuals are at most ``tol`` times the largest eigenvalue.
     """
     xp = op.xp
@@ -303,7 +303,7 @@ def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
 
 
 def added_directions(W: np.ndarray) -> np.ndarray:
-    """Return the unit vectors, as columns, that each row of W adds to the rows above.
+    """Return the unit vectors (columns) that rows of W add to those above.
 
     A vector is zero if the row adds none; a QR decomposition would return an arbitrary one.
     """

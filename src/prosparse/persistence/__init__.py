@@ -33,8 +33,9 @@ from .._version import __version__
 from ..data.arrays import to_numpy_if_foreign
 from ..errors import ModelFileError, ParameterError
 from ..models.description import Method
+from ..phrases import truncate
 from ..registry import METHODS
-from .archive import HEADER, read_archive, truncate, write_archive
+from .archive import HEADER, read_archive, write_archive
 from .encoding import decode, encode
 from .validation import check_fitted
 

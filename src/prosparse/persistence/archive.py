@@ -55,8 +55,3 @@ def read_archive(path: Path) -> tuple[Any, dict[int, np.ndarray]]:
         return header, {
             number: read_array(archive.read(name), ARRAY_TYPES) for number, name in enumerate(names)
         }
-
-
-def truncate(text: str, length: int) -> str:
-    """Truncate a text that is longer than ``length`` characters."""
-    return text if len(text) <= length else f"{text[: length - 1]}…"

@@ -37,8 +37,8 @@ class PanelDisplay(Display):
     """Held-out R² against the size of the panel, and R² of each variable.
 
     The left plot shows the held-out R² of panels of 1, 2, ... variables with its standard
-    deviation, and the R² of the other variables relative to that of all variables. The heat map on
-    the right shows how the R² of each variable increases as members are added.
+    deviation. It also shows the R² of the other variables relative to that of all variables. The
+    heat map on the right shows how the R² of each variable increases as members are added.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ def narrate(
     null: PermutationNull | None = None,
     stability: Stability | None = None,
 ) -> list[str]:
-    """Describe the results for readers who know the data but not the method.
+    """Describe the results for readers who are not familiar with the method.
 
     Returns sentences, of which the first is the headline.
     """

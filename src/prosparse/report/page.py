@@ -28,7 +28,7 @@ from ..findings import Findings, findings_of, scores_of
 from ..models._base import VariableSelector
 from ..models.description import ModelPath
 from ..persistence import versions
-from ..phrases import join_items, percent
+from ..phrases import join_items, percent, truncate
 from ..stability import PermutationNull, Stability
 from .links import Database, find_database
 from .narrative import describe_selection, narrate
@@ -203,7 +203,9 @@ def render(
         "views": _views(found),
         "converges": bool(found.stop_reason or found.objective_paths),
         "curve_caption": None if found.comparison is None else _curve_caption(found.comparison),
-        "parameters": {k: _shorten(v) for k, v in found.parameters.items()},
+        "parameters": {
+            k: truncate(repr(v), MAX_PARAMETER_LENGTH) for k, v in found.parameters.items()
+        },
         "versions": about.get("versions") or versions(),
         "data": _to_embedded_json(
             page_data(found, scores, ids, label, about.get("label"), stability, database)
@@ -228,11 +230,6 @@ def _redundancy_table(redundancy: Redundancy, found: Findings) -> dict[str, Any]
         ],
         "n_omitted": len(redundancy.groups) - len(shown),
     }
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= MAX_PARAMETER_LENGTH else f"{text[: MAX_PARAMETER_LENGTH - 1]}…"
 
 
 def _to_embedded_json(data: dict[str, Any]) -> str:

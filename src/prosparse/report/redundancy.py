@@ -17,7 +17,7 @@ from scipy.spatial.distance import squareform
 from ..data import container_of, take_columns
 from ..data.covariates import row_design
 from ..findings import Findings, Reconstruction
-from ..phrases import quote_name
+from ..phrases import list_items, quote_name
 
 MIN_CORRELATION = 0.9  # minimum absolute correlation of every pair in a group
 MAX_COMPARED = 1000  # maximum number of selected variables to compare, most relevant first
@@ -161,6 +161,4 @@ def _group_by_proxy(found: Findings, reconstruction: Reconstruction) -> Redundan
 
 def list_others(group: RedundantGroup, found: Findings) -> str:
     """Return the names of the other variables of a group, at most `MAX_LISTED`."""
-    names = ", ".join(quote_name(found.names[k]) for k in group.others[:MAX_LISTED])
-    n_more = len(group.others) - MAX_LISTED
-    return f"{names} and {n_more:,} more" if n_more > 0 else names
+    return list_items([quote_name(found.names[k]) for k in group.others], MAX_LISTED)

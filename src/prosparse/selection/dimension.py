@@ -106,8 +106,8 @@ def variational_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     """Count the components of variational PCA with ARD priors.
 
     The variational bound has a maximum in closed form [NTS15]: a component remains if its
-    eigenvalue exceeds a multiple of the noise variance, and the noise variance maximises the bound
-    in one dimension. The count is too small if there are few rows.
+    eigenvalue exceeds a multiple of the noise variance. The noise variance maximises the bound in
+    one dimension. The count is too small if there are few rows.
 
     Parameters
     ----------

@@ -7,9 +7,9 @@
 In large models the log-likelihood increases linearly with the *shape* of the penalty, because only
 noise is fitted. Its slope s is the minimal penalty, and the optimal penalty is twice as large: the
 selected model maximises log-likelihood - 2 s shape. Models in a fixed order, such as the first D
-variables, have shape D, their dimension. If the D parameters are selected among P by the data, the
-selection fits noise as well, and the log-likelihood is not linear in D; the shape is then
-`selection_shape`. Both estimators of s apply to any collection of maximum likelihood fits:
+variables, have shape D, their dimension. If the data select the D parameters among P, the selection
+fits noise as well, and the log-likelihood is not linear in D. The shape is then `selection_shape`.
+Both estimators of s apply to any collection of maximum likelihood fits:
 
 * `robust_slope` regresses the log-likelihood of the m largest models on their shape, for each m. It
   uses the slope whose selected model is the same over the longest run of m.

@@ -121,12 +121,15 @@ class PermutationNull:
 
     @property
     def expected_n_selected(self) -> float:
-        """Mean number of variables selected in null datasets; the maximum over the kinds."""
+        """Mean number of variables selected in null datasets.
+
+        The value is the maximum over the kinds.
+        """
         return max(self.expected_n_selected_by_kind.values())
 
     @property
     def expected_statistic_by_kind(self) -> dict[NullKind, float | None]:
-        """Mean statistic of the null datasets of each kind, at least 0; None if unknown."""
+        """Mean statistic of each kind, at least 0; None if unknown."""
         means: dict[NullKind, float | None] = {}
         for kind, part in self._parts().items():
             known = part.null_statistic[np.isfinite(part.null_statistic)]
@@ -232,7 +235,10 @@ class PermutationNull:
         return f"{self.method} selected {selected} in {self._describe_datasets()}."
 
     def _rests_on_magnitudes(self) -> bool:
-        """Return whether random signs cause at least twice the selections of permutation."""
+        """Return whether random signs cause many more selections.
+
+        The limit is twice the number of selections under permutation.
+        """
         means = self.expected_n_selected_by_kind
         return means.get("signs", 0.0) >= max(1.0, 2.0 * means.get("permutation", 0.0))
 
@@ -247,7 +253,7 @@ class PermutationNull:
         return text
 
     def _refer_to_datasets(self, *, described: bool) -> str:
-        """Refer to the null datasets in a sentence that names two kinds, if there are two."""
+        """Refer to the null datasets in a sentence, by kind if there are two."""
         if described:
             return "these datasets"
         if len(self._parts()) > 1:
@@ -432,7 +438,10 @@ def permutation_null(
 
 
 def _null_kinds(kind: str, refitter: Refitter, count: int) -> tuple[NullKind, ...]:
-    """Return the kind of each null dataset, or raise an error if the data do not allow it."""
+    """Return the kind of each null dataset.
+
+    Raises an error if the data do not allow it.
+    """
     check_choice("kind", kind, ("auto", *get_args(NullKind)))
     obstacle = refitter.obstacle_to_signs
     if kind == "signs" and obstacle is not None:

@@ -156,7 +156,10 @@ class Refitter:
 
 
 def _residuals(adjustment: RowAdjustment, values: np.ndarray) -> np.ndarray:
-    """Compute residuals (n, p) of columns; those with missing values use the observed rows."""
+    """Compute residuals (n, p) of the observed values of columns.
+
+    Columns with missing values use the observed rows.
+    """
     residuals = adjustment.residuals(values)
     for k in np.flatnonzero(np.isnan(values).any(axis=0)):
         observed = ~np.isnan(values[:, k])
@@ -166,7 +169,7 @@ def _residuals(adjustment: RowAdjustment, values: np.ndarray) -> np.ndarray:
 
 
 def _check_covariates(model: Any, covariates: Any) -> Any:
-    """Return the covariates, which a model requires if and only if its fit received them."""
+    """Return the covariates, required if the fit received them."""
     name, has_covariates = type(model).__name__, hasattr(model, "covariate_names_")
     if covariates is None and has_covariates:
         raise InputError(f"this {name} was fitted with covariates; pass them as `covariates`.")

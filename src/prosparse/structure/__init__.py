@@ -12,6 +12,7 @@ from .component_count import count_components
 from .component_test import component_pvalues, component_qvalues, count_supported_components
 from .false_discoveries import adjust_pvalues
 from .knockoff_selection import (
+    Blocks,
     Knockoffs,
     KnockoffSelection,
     SharedByKnockoffs,
@@ -27,6 +28,7 @@ from .shared_variables import SharedVariables, select_shared_variables
 __all__ = [
     "FIT_TOLERANCE",
     "MIN_DOF",
+    "Blocks",
     "EqualisedRows",
     "KnockoffSelection",
     "Knockoffs",

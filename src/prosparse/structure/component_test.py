@@ -1,4 +1,4 @@
-"""Test of each variable against each principal component of the selected variables.
+"""Test of each variable against each principal component.
 
 A variable y is tested for its partial correlation with component i given the d - 1 others. The
 components for a selected variable are computed without it (`leave_one_out`). With squared

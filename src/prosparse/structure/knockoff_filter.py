@@ -17,7 +17,7 @@ none, are selected.
 
 The numbers e_j = p K 1{W_j >= t} / (1 + V(t)) are *e-values*: the sum of their expectations over
 the null variables is at most p. Their means over several draws of the shadows are e-values as well,
-and hardly depend on a single draw. The e-BH procedure controls the rate: it selects the k variables
+and depend little on a single draw. The e-BH procedure controls the rate: it selects the k variables
 with the largest e-values, for the largest k with p / (k e_(k)) <= q [RB24].
 
 [BC15]  R. F. Barber, E. J. Candes. Controlling the false discovery rate via knockoffs. Annals of
@@ -73,9 +73,9 @@ class _Estimates(NamedTuple):
 
 
 def knockoff_rates(statistics: np.ndarray, n_shadows: int) -> np.ndarray:
-    """Compute the least rate at which the knockoff filter selects each variable, (p,).
+    """Compute the smallest rates of the knockoff filter, (p,).
 
-    ``statistics`` (p,) are W. The rate is 1 for variables that it selects at no rate below 1.
+    ``statistics`` (p,) are W. The rate is 1 for variables that are selected at no smaller rate.
     """
     order, _, proportion = _estimate_proportions(statistics, n_shadows)
     rates = np.empty(statistics.size)
@@ -90,7 +90,7 @@ def knockoff_threshold(statistics: np.ndarray, n_shadows: int, rate: float) -> f
 
 
 def knockoff_evalues(statistics: np.ndarray, n_shadows: int, rate: float) -> np.ndarray:
-    """Compute the e-values of one draw from the threshold at a rate, (p,), [RB24]."""
+    """Compute the e-values of one draw at a rate, (p,), [RB24]."""
     threshold = knockoff_threshold(statistics, n_shadows, rate)
     n_false = np.sum(statistics <= -threshold)
     return np.where(statistics >= threshold, statistics.size * n_shadows / (1.0 + n_false), 0.0)
@@ -108,7 +108,7 @@ def _estimate_proportions(statistics: np.ndarray, n_shadows: int) -> _Estimates:
 
 
 def adjust_evalues(evalues: np.ndarray) -> np.ndarray:
-    """Compute the least rate at which e-BH selects each variable, at most 1, (p,)."""
+    """Compute the smallest rates of e-BH, at most 1, (p,)."""
     order = np.argsort(-evalues, kind="stable")
     rank = np.arange(1, evalues.size + 1)
     ratio = (1.0 - _ROUNDING) * evalues.size / (rank * np.maximum(evalues[order], 1e-300))

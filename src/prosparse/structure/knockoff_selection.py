@@ -1,7 +1,11 @@
 """Selection of variables with shared variance by the knockoff filter.
 
-Each variable is compared with its shadows (`data.operators.shadows`) by the statistics of
-`knockoff_search`, and the false discovery rate is controlled by `knockoff_filter`.
+Each variable is compared with its shadows (`data.operators.shadows`), and the false discovery rate
+is controlled by `knockoff_filter`. The statistic is -log p, with the p-value of
+`leave_one_out_pvalues` against the components of promising variables, which are searched as in
+`shared_variables`, with at most one column of each variable. The p-values need not be valid. They
+are computed from the matrix alone, without knowledge of which columns are shadows, and do not
+depend on the rate.
 
 *Theorem.* Let every null variable be exchangeable with its shadows, given all other variables. The
 false discovery rate is then at most ``fdr``, for any number of rows, shadows and draws.
@@ -10,8 +14,9 @@ Permuted shadows satisfy the assumption if a null variable is independent of all
 are exchangeable (within groups). Random signs satisfy it if the deviations of a null variable from
 its centre have independent random signs, given their magnitudes and all other variables. The centre
 is the mean, or the fit of groups and covariates, by least squares with weights of one over the
-squared scales of the rows. Loud rows would otherwise move the centres of all variables, and the
-centres divided by the scales of the rows would be shared variance.
+squared scales of the rows. Noisy rows would otherwise shift the centres of all variables, and
+centres divided by the scales of the rows would be shared variance. A category has permuted rows if
+there are no covariates: its deviations are not symmetric, and its rows have no scales.
 
 Missing values are part of Z, the matrix with shadows: a shadow has those of its variable. The
 assumptions then concern the observed entries, given the pattern of missing values.
@@ -34,10 +39,16 @@ from .knockoff_filter import (
     knockoff_evalues,
     knockoff_rates,
 )
-from .knockoff_search import search_statistics
 from .leading_components import StandardisedData
-from .prepared_data import divide_rows, prepare_data
-from .row_scale import estimate_row_scale
+from .leave_one_out_pvalues import LeaveOneOutTester
+from .prepared_data import divide_rows, prepare_data, scale_of_numbers
+from .shared_variables import find_candidates
+
+_SEARCH_RATE = 0.1  # of the variables whose components are used; selected on other simulations
+# P-values under permutation above which sign flips are not considered. The statistics of such
+# columns are too small to matter.
+_MAX_FLIPPED_PVALUE = 0.1
+_STREAM = 0x5AD0  # distinguishes the random numbers from those of a generator with the same seed
 
 
 class Knockoffs(NamedTuple):
@@ -48,6 +59,13 @@ class Knockoffs(NamedTuple):
     n_draws: int
     seed: int
     signs: bool  # whether shadows have random signs; otherwise permuted rows
+
+
+class Blocks(NamedTuple):
+    """Variables of the columns of a coded matrix, see `data.categories`."""
+
+    sizes: np.ndarray  # (p,) number of columns of each variable
+    is_category: np.ndarray  # (p,) bool
 
 
 class KnockoffSelection(NamedTuple):
@@ -75,7 +93,7 @@ def apply_knockoffs(
     draw: Callable[[np.random.Generator], Shadows], statistics: Statistics, options: Knockoffs
 ) -> KnockoffSelection:
     """Draw shadows, compare each variable with its shadows, and select variables."""
-    rng = np.random.default_rng(options.seed)
+    rng = np.random.default_rng([_STREAM, options.seed])
     W = []
     for _ in range(options.n_draws):
         shadows = draw(rng)
@@ -96,7 +114,11 @@ def select_variables(W: np.ndarray, options: Knockoffs) -> KnockoffSelection:
 
 
 def select_shared_by_knockoffs(
-    op: Operator, adjustment: RowAdjustment, options: Knockoffs, seen: np.ndarray | None = None
+    op: Operator,
+    adjustment: RowAdjustment,
+    options: Knockoffs,
+    seen: np.ndarray | None = None,
+    blocks: Blocks | None = None,
 ) -> SharedByKnockoffs:
     """Select the variables with shared variance.
 
@@ -107,48 +129,91 @@ def select_shared_by_knockoffs(
     adjustment : RowAdjustment
         Groups within which rows are exchangeable, and covariates, for random signs only.
     options : Knockoffs
-    seen : bool ndarray of shape (n, p) or None
+    seen : bool ndarray of shape (n, n_columns) or None
         Mask of the observed entries; see `prepare_data`.
+    blocks : Blocks or None
+        Variables of the columns; each is a number of one column by default.
 
     Returns
     -------
     SharedByKnockoffs
     """
-    codes, variables = adjustment.groups.codes, np.arange(op.shape[1])
-    centre = estimate_centre(op, adjustment, seen) if options.signs else None
+    sizes = np.ones(op.shape[1], dtype=int) if blocks is None else blocks.sizes
+    variables = np.arange(sizes.size)
+    # Deviations of indicators are not symmetric, but those of a category from the effects of
+    # covariates are not exchangeable either.
+    permuted = None
+    if blocks is not None and adjustment.used.size == 0:
+        permuted = blocks.is_category
+    own_sizes = None if blocks is None else sizes
+    centre = estimate_centre(op, adjustment, seen, own_sizes) if options.signs else None
     logarithms = []
 
     def draw(rng: np.random.Generator) -> Shadows:
-        return draw_shadows(codes, variables, options.n_shadows, rng, centre, seen)
+        of_columns = np.repeat(variables, sizes)
+        codes = adjustment.groups.codes
+        return draw_shadows(codes, of_columns, options.n_shadows, rng, centre, seen, permuted)
 
     def statistics(shadows: Shadows) -> np.ndarray:
-        data = data_with_shadows(op, adjustment, shadows, seen)
+        data = data_with_shadows(op, adjustment, shadows, seen, own_sizes)
         found = search_statistics(data, options.n_shadows + 1, options.signs)
         logarithms.append(found[shadows.original_layer, variables])
         return found
 
     filtered = apply_knockoffs(draw, statistics, options)
-    selected = filtered.selected
-    if selected.sum() == 1:  # a single variable cannot share variance with others
-        selected = np.zeros_like(selected)
-    return SharedByKnockoffs(np.exp(-np.median(logarithms, axis=0)), selected, filtered)
+    # A single variable cannot share variance with others: at least two are selected, or none.
+    rates = np.maximum(filtered.rates, np.max(np.sort(filtered.rates)[:2]))
+    filtered = filtered._replace(selected=rates <= options.fdr, rates=rates)
+    return SharedByKnockoffs(np.exp(-np.median(logarithms, axis=0)), filtered.selected, filtered)
 
 
 def data_with_shadows(
-    op: Operator, adjustment: RowAdjustment, shadows: Shadows, seen: np.ndarray | None = None
+    op: Operator,
+    adjustment: RowAdjustment,
+    shadows: Shadows,
+    seen: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
 ) -> StandardisedData:
     """Append shadows; rows are equalised if the shadows have random signs."""
     if seen is not None:
         seen = seen[:, shadows.columns % op.shape[1]]
+    if sizes is not None:
+        sizes = np.tile(sizes, shadows.n_shadows + 1)
     robust = shadows.centre is not None
-    return prepare_data(op.with_shadows(shadows), adjustment, robust, seen).data
+    return prepare_data(op.with_shadows(shadows), adjustment, robust, seen, sizes).data
 
 
 def estimate_centre(
-    op: Operator, adjustment: RowAdjustment, seen: np.ndarray | None = None
+    op: Operator,
+    adjustment: RowAdjustment,
+    seen: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
 ) -> Centre:
     """Estimate the centre of each entry by weighted least squares, see above."""
-    scale = estimate_row_scale(op, adjustment, seen)
+    scale = scale_of_numbers(op, adjustment, seen, sizes)
     divided, weighted = divide_rows(op, adjustment, scale, seen)
     means, effects = weighted.fit(divided)
     return Centre(adjustment.groups.codes, means, adjustment.covariates, effects)
+
+
+def search_statistics(data: StandardisedData, n_layers: int, robust: bool) -> np.ndarray:
+    """Compute the statistics of all columns.
+
+    Parameters
+    ----------
+    data : StandardisedData
+        Matrix with shadows, (n, p * n_layers).
+    n_layers : int
+    robust : bool
+        Whether rows may have unequal noise; see `leave_one_out_pvalues`.
+
+    Returns
+    -------
+    ndarray of shape (n_layers, p)
+    """
+    tester = LeaveOneOutTester(data, robust, n_layers=n_layers)
+    test, columns = find_candidates(tester, _SEARCH_RATE), np.arange(data.p)
+    pvalues = test.pvalues_of(columns, flips=False)
+    notable = columns[pvalues <= _MAX_FLIPPED_PVALUE]
+    pvalues[notable] = test.pvalues_of(notable)
+    return -np.log(np.maximum(pvalues, np.finfo(float).tiny)).reshape(n_layers, -1)

@@ -26,7 +26,7 @@ MIN_DOF = 4  # minimum degrees of freedom of a test: rows minus parameters of th
 # eigenvalues that bound the remaining ones.
 N_LEADING = 24
 N_EXTRA = 8
-# Residuals relative to the largest eigenvalue. Tests hardly depend on it: on four shapes the
+# Residuals relative to the largest eigenvalue. Tests depend little on it: on four shapes the
 # p-values at 0.001 and 0.01 differed by less than 2 % in the median. Fitted components need more.
 TEST_TOLERANCE = 1e-2
 FIT_TOLERANCE = 1e-3
@@ -113,7 +113,10 @@ class StandardisedData:
         self._start_directions = other._start_directions
 
     def columns_of(self, members: np.ndarray) -> np.ndarray:
-        """Convert the mask of variables to that of their columns; equal unless there are blocks."""
+        """Convert a mask of variables to a mask of their columns.
+
+        Blocks have several columns.
+        """
         return members
 
     def max_count(self, members: np.ndarray) -> int:
@@ -139,13 +142,13 @@ class StandardisedData:
         return r2
 
     def partial_r2(self, members: np.ndarray, count: int) -> np.ndarray:
-        """Compute the squared partial correlation with each component given the others, (p, k)."""
+        """Compute squared partial correlations with components, (p, k)."""
         r2 = self.sequential_r2(members, count)
         unexplained = np.maximum(1.0 - np.sum(r2, axis=1, keepdims=True), 0.0)
         return r2 / np.maximum(unexplained + r2, 1e-300)
 
     def member_r2(self, components: PrincipalComponents, count: int) -> R2Bounds:
-        """Compute c_1, ..., c_count of each member with the components of the other members.
+        """Compute c_1, ..., c_count of each member given the others.
 
         The last result is cached: the first values do not depend on ``count``.
         """

@@ -227,7 +227,7 @@ def leave_one_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: in
 
 
 def leave_block_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:
-    """Compute leading eigenvectors of X X' - B B' in the basis U, for each block of columns B.
+    """Compute leading eigenvectors of X X' - B B' in the basis U.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ def _iterate(
     """Find roots by the rational interpolation of [BNS78].
 
     The poles above and those below the root are each replaced by one pole that agrees in value and
-    slope, and the quadratic equation of the two is solved. The iterates are monotone.
+    slope. The quadratic equation of the two poles is solved. The iterates are monotone.
     """
     last = np.nextafter(gap, 0.0)  # excludes the pole below
     drop = np.clip(start, np.finfo(float).tiny, 0.999 * max_drop)

@@ -4,8 +4,8 @@ The statistic is R2(d), d = 1, ..., D, of a column with the leading components o
 the *members*. The components for a member are computed without it (`leave_one_out`). The p-values
 for d = 1, ..., D are combined (`false_discoveries`), so that no number of components has to be
 selected. With few rows, half of the weight is on the number of eigenvalues that exceed those of
-white noise. The p-value of each d is the larger one of two null distributions, permutation and sign
-flips (`null_distribution`): it is valid if either null hypothesis holds.
+white noise. The p-value of each d is the larger of those under permutation and under sign flips
+(`null_distribution`): it is valid if either null hypothesis holds.
 
 A second statistic finds pairs and small blocks, which form no leading component
 (`pair_correlation`). The p-value of a column is the smaller of the two, each divided by its weight.
@@ -52,11 +52,11 @@ WEIGHT_OF_ESTIMATE = 0.5
 _MIN_EFFECTIVE_ENTRIES = 10.0
 _MIN_TAIL_EXPONENT = 0.65
 # Maximum number of scores that are computed separately for each column, without the column. With
-# more, the scores of all members are used: one column then hardly changes them.
+# more, the scores of all members are used: one column then has little effect.
 _MAX_OWN_SCORES = 2**22
 _FEW_ROWS = 30  # rows up to which the moments of sign flips are computed from residuals
 _COLUMNS_PER_CHUNK = 4096
-_MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant, whatever their signs
+_MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant
 _MANY_ROWS = 1000  # rows beyond which fourth powers of entries are not needed
 _ROUNDING = 1e-9  # relative rounding error of a p-value, at most
 
@@ -76,12 +76,19 @@ class LeaveOneOutTester:
         Whether all columns are tested by sign flips as well as by permutation.
     pairs : LargestCorrelations or None
         Test of the largest correlations; computed if None.
+    n_layers : int
+        Number of layers of columns. Column j of each layer belongs to variable j, of whose columns
+        at most one is a discovery: the one with the smallest p-value.
     """
 
     def __init__(
-        self, data: StandardisedData, robust: bool, pairs: LargestCorrelations | None = None
+        self,
+        data: StandardisedData,
+        robust: bool,
+        pairs: LargestCorrelations | None = None,
+        n_layers: int = 1,
     ):
-        self.data, self.robust = data, robust
+        self.data, self.robust, self.n_layers = data, robust, n_layers
         self.fourth_moments = data.fourth_moments()
         self.pairs = (
             find_largest_correlations(data, self.fourth_moments) if pairs is None else pairs
@@ -164,7 +171,8 @@ class LeaveOneOutTest:
     def discoveries(self, fdr: float, *, flips: bool = True) -> np.ndarray:
         """Apply the Benjamini-Hochberg procedure to all columns, (p,).
 
-        The discoveries are monotone in the p-values. Discoveries by upper bounds, and
+        Discoveries that are not the best column of their variable are removed (`n_layers`). The
+        discoveries are monotone in the p-values. Discoveries by upper bounds, and
         non-discoveries by lower bounds, are therefore final. Only the p-values of the remaining
         columns are computed. The last result is cached.
         """
@@ -179,16 +187,33 @@ class LeaveOneOutTest:
         pvalues = np.where(is_certain, 0.0, 1.0)
         pvalues[undecided] = self.pvalues_of(undecided, flips=flips)
         mask = benjamini_hochberg(pvalues, fdr)
+        if self.tester.n_layers > 1:
+            mask = self._best_columns(np.flatnonzero(mask), flips=flips)[0]
         self._last_discoveries = (fdr, flips), mask
         return mask
 
     def most_significant(self, count: int) -> np.ndarray:
-        """Return the mask of the ``count`` columns with the smallest p-values, (p,)."""
+        """Return a mask of the best columns of ``count`` variables, (p,)."""
         columns = np.argsort(self._lower_bounds, kind="stable")[: 4 * count]
-        pvalues = self.pvalues_of(columns, flips=False)
-        mask = np.zeros(self._squares.size, dtype=bool)
-        mask[columns[np.argsort(pvalues, kind="stable")[:count]]] = True
+        mask, pvalues = self._best_columns(columns, flips=False)
+        mask[np.argsort(pvalues, kind="stable")[count:]] = False
         return mask
+
+    def _best_columns(self, columns: np.ndarray, *, flips: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Restrict some columns to those with the smallest p-value of their variable.
+
+        Returns
+        -------
+        mask : bool ndarray of shape (p,)
+        pvalues : ndarray of shape (p,)
+            Infinite outside the mask.
+        """
+        pvalues = np.full(self._squares.size, np.inf)
+        pvalues[columns] = self.pvalues_of(columns, flips=flips)
+        by_layer = pvalues.reshape(self.tester.n_layers, -1)
+        best = np.arange(self.tester.n_layers)[:, None] == np.argmin(by_layer, axis=0)
+        by_layer[~best] = np.inf
+        return np.isfinite(pvalues), pvalues
 
     # --- statistics
 
@@ -284,7 +309,7 @@ class LeaveOneOutTest:
 
     @cached_property
     def _lower_bounds(self) -> np.ndarray:
-        """Lower bounds on all p-values, (p,), from upper bounds on R2 and permutation alone."""
+        """Lower bounds on all p-values, (p,)."""
         upper, is_varying = self._R2_bounds[1], self.tester.is_varying
         moments = self._permutation_moments(np.arange(upper.shape[0]))
         pvalues = self._combine(beta_tail(upper, moments))
@@ -316,7 +341,7 @@ class LeaveOneOutTest:
 
     @cached_property
     def _tail_exponents(self) -> np.ndarray:
-        """Exponents that correct p-values for tails heavier than those of Gaussian data, (p,)."""
+        """Exponents that correct p-values for heavy tails, (p,)."""
         data = self.tester.data
         moments = self._permutation_moments(np.arange(data.p))
         d = np.arange(1.0, self.count + 1.0)
@@ -331,7 +356,10 @@ class LeaveOneOutTest:
         return self.components.eigenvalue_bound is None and n_scores <= _MAX_OWN_SCORES
 
     def _flip_moments(self, columns: np.ndarray) -> Moments:
-        """Compute the moments of R2 of some columns under sign flips; they are cached."""
+        """Compute the moments of R2 of some columns under sign flips.
+
+        The moments are cached.
+        """
         if not self._has_flip_moments.any():
             shape = (self._squares.size, self.count)
             self._cached_flips = Moments(np.zeros(shape), np.zeros(shape))
@@ -374,7 +402,7 @@ class LeaveOneOutTest:
         return residual_flip_moments(scores, Y[:, :, None], data.adjustment.leverages)
 
     def _common_flip_sums(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute M and sum_a h_a^2 y_a^4 of some columns with the scores of all members."""
+        """Compute M and sum_a h_a^2 y_a^4 with the scores of all members."""
         data, D = self.tester.data, self.count
         i, k = upper_triangle(D)
         U, correction = self._scores[:, :D], data.adjustment.flip_correction[:, None]
@@ -400,13 +428,13 @@ class LeaveOneOutTest:
         return M[:, i, k], np.einsum("ja,jad->jd", weights**2, leverages**2)
 
     def _own_scores(self, columns: np.ndarray) -> np.ndarray:
-        """Compute scores U T_j without member j, (n_columns, n, D), T_j from `leave_one_out`."""
+        """Compute scores U T_j without member j, (n_columns, n, D)."""
         z = self.components.member_projections[self._member_index[columns]]
         return self._scores @ leave_one_out_eigenvectors(self.components.eigenvalues, z, self.count)
 
 
 class ObservedTest(LeaveOneOutTest):
-    """Test of blocks, and of columns with missing values on the rows in which each is observed.
+    """Test of blocks and of columns with missing values.
 
     The p-value of a number of components that the observed rows do not support is that of the
     largest number that they do.
@@ -422,7 +450,7 @@ class ObservedTest(LeaveOneOutTest):
         return self._data.statistics(self.components, np.arange(self._data.p), self.count)
 
     def _supported(self, values: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Replace values for unsupported numbers of components by those of the largest one."""
+        """Replace values for unsupported numbers of components."""
         return np.take_along_axis(values, self._tested[columns], axis=1)
 
     def _R2(self, columns: np.ndarray) -> np.ndarray:
@@ -457,6 +485,6 @@ class ObservedTest(LeaveOneOutTest):
 
 
 def _combine_statistics(component_pvalues: np.ndarray, pair_pvalues: np.ndarray) -> np.ndarray:
-    """Combine the p-values of the two statistics by weighted Bonferroni correction."""
+    """Combine the p-values of the two statistics."""
     smaller = np.minimum(component_pvalues / COMPONENT_WEIGHT, pair_pvalues / PAIR_WEIGHT)
     return np.minimum(smaller, 1.0)

@@ -1,4 +1,4 @@
-"""Null distributions of R2(d), the squared correlation of a column with d scores.
+"""Null distributions of R2(d).
 
 Symbols: U (n x D) orthonormal centred scores with columns u_i; h_a(d) = sum_{i <= d} u_ai^2 the
 leverage of row a; y a centred column of unit length; R2(d) = sum_{i <= d} (u_i'y)^2.
@@ -65,7 +65,7 @@ class Moments(NamedTuple):
 
 
 def gaussian_variance(mean: np.ndarray, dof: np.ndarray | int) -> np.ndarray:
-    """Compute the variance of a beta distribution with parameters that sum to dof / 2."""
+    """Compute the variance of a beta distribution of given size."""
     return np.asarray(2.0 * mean * (1.0 - mean) / (dof + 2.0))
 
 
@@ -129,7 +129,7 @@ def sign_flip_moments(M: np.ndarray, squared_diagonal: np.ndarray) -> Moments:
 def residual_flip_moments(
     scores: np.ndarray, Y: np.ndarray, design_leverages: np.ndarray
 ) -> Moments:
-    """Compute the moments of R2(d) under random signs of leave-one-row-out residuals, [MW85].
+    """Compute the moments under random signs of residuals, [MW85].
 
     ``scores`` (n_variables, n, D) and blocks ``Y`` (n_variables, n, m) are orthonormal, and
     ``design_leverages`` (n,) are the leverages of the rows in the design of their adjustment.
@@ -167,7 +167,7 @@ def block_flip_moments(scores: np.ndarray, Y: np.ndarray) -> Moments:
 
 
 def _product_gram(scores: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """Compute A'A for the products A of the entries of scores and blocks, (k, D, m, D, m)."""
+    """Compute A'A for products A of scores and blocks, (k, D, m, D, m)."""
     k, n, D = scores.shape
     m = Y.shape[2]
     products = (scores[:, :, :, None] * Y[:, :, None, :]).reshape(k, n, D * m)
@@ -175,7 +175,7 @@ def _product_gram(scores: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 
 def upper_triangle(D: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows i and columns k, i <= k, of the upper triangle, column by column."""
+    """Return rows and columns of the upper triangle, by column."""
     k = np.repeat(np.arange(D), np.arange(1, D + 1))
     i = np.concatenate([np.arange(d + 1) for d in range(D)])
     return i, k

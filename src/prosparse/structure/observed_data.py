@@ -1,4 +1,4 @@
-"""Standardised data with missing values and blocks, and leave-one-out statistics.
+"""Standardised data with missing values and blocks.
 
 A *block* holds the orthonormal indicator columns of a category (`null_distribution`), which belong
 to one variable; a number is a block of one column. With D scores of the other variables, the
@@ -60,7 +60,7 @@ class Observed(NamedTuple):
 
 
 class ObservedStatistics(NamedTuple):
-    """Leave-one-out statistics of some variables on the rows in which they are observed."""
+    """Leave-one-out statistics of some variables."""
 
     r2: np.ndarray  # (k, D) R2 with each score given the ones before it
     partial_r2: np.ndarray  # (k, D) squared (multiple) partial correlation given all other scores
@@ -137,7 +137,7 @@ class ObservedData(StandardisedData):
         return self._last_subset[1]
 
     def member_scores(self, found: PrincipalComponents, columns: np.ndarray, D: int) -> np.ndarray:
-        """Compute scores that exclude each variable, (k, n, D) or (1, n, D) if none is a member.
+        """Compute scores that exclude each variable, (k or 1, n, D).
 
         The variables have the same size.
         """
@@ -166,7 +166,10 @@ class ObservedData(StandardisedData):
         return self._has_missing and int(members.sum()) <= MAX_FILLED
 
     def _scores_without(self, members: np.ndarray, column: int, D: int) -> np.ndarray:
-        """Compute the scores of the members without one, whose fill never used it; cached."""
+        """Compute the scores of the members without one.
+
+        The scores are cached.
+        """
         last = self._last_scores
         if last is None or last[0] is not members:
             self._last_scores = last = members, {}
@@ -225,7 +228,7 @@ class ObservedData(StandardisedData):
         D: int,
         count: int,
     ) -> list[np.ndarray]:
-        """Compute ``count`` arrays (k, D) of variables by chunks of variables of the same size."""
+        """Compute ``count`` arrays (k, D) by chunks of equal size."""
         sizes, chunks = self.sizes[columns], []
         for size in np.unique(sizes):
             index = np.flatnonzero(sizes == size)
@@ -304,7 +307,7 @@ class ObservedData(StandardisedData):
         return StandardisedData(DenseOperator(Z), self.adjustment)
 
     def last_tested(self, columns: np.ndarray, D: int) -> np.ndarray:
-        """Return, for d = 1, ..., D, the largest number up to d that each column supports, (k, D).
+        """Return the largest supported number up to each d, (k, D).
 
         Numbers are counted from 0. A column with few observed rows supports few components.
         """
@@ -336,7 +339,7 @@ class ObservedData(StandardisedData):
 
 
 def fill_by_design(op: Operator, seen: np.ndarray, adjustment: RowAdjustment) -> DenseOperator:
-    """Fill missing values by the fitted values of the design on the observed rows.
+    """Fill missing values by the fitted values of the design.
 
     The least-squares coefficients of the filled columns are those of the observed entries, and
     residuals of missing entries are 0.
@@ -357,7 +360,7 @@ def fill_by_design(op: Operator, seen: np.ndarray, adjustment: RowAdjustment) ->
 def observed_data(
     op: Operator, seen: np.ndarray, adjustment: RowAdjustment, sizes: np.ndarray | None = None
 ) -> Observed:
-    """Scale residuals to unit variance on the observed rows, and orthogonalise blocks.
+    """Scale residuals to unit variance, and orthogonalise blocks.
 
     Columns with too few observed rows become zero and are not tested. ``seen`` is the mask of the
     columns, and ``sizes`` are the numbers of columns of the variables.
@@ -427,7 +430,9 @@ def fill_by_components(Z: np.ndarray, seen: np.ndarray, dof: int) -> np.ndarray:
 
 
 def _shrinkage(eigenvalues: np.ndarray, dof: int, q: int, rank: int) -> np.ndarray:
-    """Return factors of the first singular values, [GD17] (7); zeros for those of noise.
+    """Return factors of the first singular values, [GD17] (7).
+
+    The factors of singular values of noise are zero.
 
     The noise variance is that of the singular values below the edge of white noise.
     """

@@ -80,7 +80,7 @@ def _permutation_pvalues(
     partners: np.ndarray,
     products: np.ndarray,
 ) -> np.ndarray:
-    """Compute p - 1 times the p-value of each column with a partner of a common size."""
+    """Compute p - 1 times the p-values, for partners of a common size."""
     m, of_partners = data.sizes[columns], data.sizes[partners]
     moments = permutation_moments(
         (fourth_moments[partners] * of_partners * (of_partners + 2.0) / 3.0)[:, None],
@@ -135,7 +135,7 @@ def _block_flip_pvalue(data: StandardisedData, column: int, partner: int) -> flo
 
 
 def sign_flip_bound(W: np.ndarray, correction: np.ndarray) -> np.ndarray:
-    """Bound P(|sum_a e_a w_a| >= |sum_a w_a|) for random signs e by Chernoff's inequality.
+    """Bound P(|sum_a e_a w_a| >= |sum_a w_a|) for random signs e.
 
     ``W`` (n, k) has the terms of one pair in each column. ``correction`` (n,) multiplies the
     squared terms, for columns centred within groups. The bound holds for any s. The iterations

@@ -1,4 +1,4 @@
-"""Data that are tested: residuals given groups and covariates, with rows of equal scale."""
+"""Data that are tested: residuals with rows of equal scale."""
 
 from __future__ import annotations
 
@@ -54,19 +54,34 @@ def prepare_data(
             return PreparedData(data, equalised.row_scale)
         data = StandardisedData(adjustment.adjust_operator(op), adjustment)
         return PreparedData(data, estimate_row_scale(op, adjustment))
-    # The magnitudes of indicators depend on the frequencies of the levels only.
-    single = None if sizes is None else np.flatnonzero(np.repeat(sizes, sizes) == 1)
-    scale = estimate_row_scale(op, adjustment, seen, single)
+    scale = scale_of_numbers(op, adjustment, seen, sizes)
     if robust:
         op, adjustment = divide_rows(op, adjustment, scale, seen)
     data = observed_data(adjustment.adjust_operator(op), seen, adjustment, sizes).data
     return PreparedData(data, scale)
 
 
+def scale_of_numbers(
+    op: Operator,
+    adjustment: RowAdjustment,
+    seen: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
+) -> np.ndarray:
+    """Estimate the scale of each row from the variables of one column, (n,).
+
+    The magnitudes of indicators depend on the frequencies of the levels only.
+    """
+    single = None if sizes is None else np.flatnonzero(np.repeat(sizes, sizes) == 1)
+    return estimate_row_scale(op, adjustment, seen, single)
+
+
 def divide_rows(
     op: Operator, adjustment: RowAdjustment, scale: np.ndarray, seen: np.ndarray | None = None
 ) -> tuple[Operator, RowAdjustment]:
-    """Divide the rows and their design by scales; missing values are filled again."""
-    weighted = adjustment.weighted(1.0 / scale)
+    """Divide the rows and their design by scales.
+
+    Missing values are filled again.
+    """
+    weighted = adjustment.weight_rows(1.0 / scale)
     divided = op.scale_rows(from_numpy(1.0 / scale, op.column_squares(), op.dtype))
     return (divided if seen is None else fill_by_design(divided, seen, weighted)), weighted

@@ -1,4 +1,4 @@
-"""Diagnostics of rows: correlation of adjacent rows, outlying rows, duplicates."""
+"""Diagnostics of rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MAX_LISTED = 5  # rows that a message lists
 
 
 def adjacent_row_correlation(data: StandardisedData, scores: np.ndarray) -> float:
-    """Estimate the mean lag-1 correlation of the columns after removing the components.
+    """Estimate the mean lag-1 correlation given the components.
 
     Rows sorted by a variable that the components explain (patients, then controls) are correlated
     in the components only. Time series and repeated measures are correlated in the residuals, or in
@@ -87,7 +87,7 @@ def row_influence(scores: np.ndarray) -> np.ndarray:
 
 
 def influential_rows(influence: np.ndarray) -> np.ndarray:
-    """Return the one or two rows on which a result rests; empty if there are none."""
+    """Return the one or two rows on which a result rests, if any."""
     order = np.argsort(-influence, kind="stable")[:_N_INFLUENTIAL]
     if influence.size <= 2 * _N_INFLUENTIAL or influence[order].sum() <= MAX_INFLUENCE:
         return np.empty(0, dtype=int)
@@ -95,7 +95,7 @@ def influential_rows(influence: np.ndarray) -> np.ndarray:
 
 
 def outlying_rows(row_scale: np.ndarray) -> np.ndarray:
-    """Return the rows with a much larger scale than the others, by decreasing scale."""
+    """Return the rows with a much larger scale than the others."""
     logarithms = np.log(row_scale)  # the median is 0
     deviation = float(np.median(np.abs(logarithms))) / 0.6745
     limit = max(np.log(_MIN_OUTLYING_SCALE), _MIN_OUTLYING_DEVIATION * deviation)
@@ -130,7 +130,7 @@ def find_duplicates(op: Operator) -> np.ndarray:
 
 
 def _equal_pairs(projections: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return the pairs of rows that are adjacent in the order of the first projection and equal."""
+    """Return the pairs of equal rows that are adjacent in projection."""
     order = np.argsort(projections[:, 0], kind="stable")
     ordered = projections[order]
     gaps = np.abs(np.diff(ordered, axis=0))

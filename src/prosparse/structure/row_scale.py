@@ -1,4 +1,4 @@
-"""Rows of unequal noise: the scale of each row, and data divided by it.
+"""Rows of unequal noise.
 
 Samples differ in quality, dilution and depth: the magnitudes of uncorrelated columns rise and fall
 together. The scale of a row is the median magnitude m of its standardised entries, relative to the
@@ -43,12 +43,12 @@ def equalise_rows(op: Operator, adjustment: RowAdjustment | None = None) -> Equa
     """Divide each row by its scale and standardise the columns again.
 
     The columns of ``op`` have equal variance. Groups and covariates are removed from the divided
-    rows by a design that is divided by the same scales (weighted least squares): residuals that are
+    rows by a design that is divided by the same scales (weighted least squares). Residuals that are
     divided afterwards would be correlated in the direction of the design.
     """
     adjustment = intercept(op.shape[0]) if adjustment is None else adjustment
     scale = estimate_row_scale(op, adjustment)
-    like, weighted = op.column_squares(), adjustment.weighted(1.0 / scale)
+    like, weighted = op.column_squares(), adjustment.weight_rows(1.0 / scale)
     divided = weighted.adjust_operator(op.scale_rows(from_numpy(1.0 / scale, like, op.dtype)))
     return EqualisedRows(equalise_columns(divided), scale, weighted)
 
@@ -70,11 +70,11 @@ def estimate_row_scale(
     seen: np.ndarray | None = None,
     among: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Estimate the scale of each row from up to 1,000 evenly spaced columns, (n,).
+    """Estimate the scale of each row, (n,).
 
     The residuals of a row are corrected for its leverage in the design. Missing entries, outside
     the mask ``seen``, are ignored. ``among`` are the positions of the columns that are used, all by
-    default. Without any, the rows have equal scales.
+    default. If it is empty, the rows have equal scales.
     """
     n = op.shape[0]
     among = np.arange(op.shape[1]) if among is None else among
@@ -86,7 +86,7 @@ def estimate_row_scale(
     Z = adjustment.residuals(to_numpy(op.take_columns(columns).dense()).astype(float))
     scale = np.ones(n)
     for _ in range(_N_ITERATIONS):
-        weighted = adjustment.weighted(1.0 / scale)
+        weighted = adjustment.weight_rows(1.0 / scale)
         standardised = weighted.residuals(Z / scale[:, None])
         deviation = np.sqrt(np.mean(standardised**2, axis=0))
         standardised /= np.where(deviation > 0.0, deviation, np.inf)
@@ -101,7 +101,10 @@ def estimate_row_scale(
 
 
 def _observed_median(magnitudes: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Compute the median of the observed entries of each row; rows without any are typical."""
+    """Compute the median of the observed entries of each row.
+
+    Rows without observed entries have the median of all entries.
+    """
     missing = ~seen.any(axis=1)
     observed = np.where(seen, magnitudes, np.nan)
     observed[missing] = np.nanmedian(observed)
@@ -109,7 +112,7 @@ def _observed_median(magnitudes: np.ndarray, seen: np.ndarray) -> np.ndarray:
 
 
 def _shrunken_scale(magnitudes: np.ndarray, p: int) -> np.ndarray:
-    """Shrink the median magnitudes of rows of p entries towards their median, (n,)."""
+    """Shrink the median magnitudes of rows of p entries, (n,)."""
     typical = float(np.median(magnitudes))
     if typical <= 0.0:  # most entries equal the mean of their column
         return np.ones(magnitudes.size)

@@ -4,14 +4,14 @@ A variable has shared variance if the principal components of the *other* variab
 it than expected under the null (`leave_one_out_pvalues`). Noise variables make the components less
 accurate. The test is therefore iterated with the components of the selected variables:
 
-1. **Candidates.** Each variable is tested against the components of all others, then against the
-   components of the discoveries, at decreasing rates until the stated one is reached and the set
-   converges. The larger initial rates find factors that most variables do not load on.
+1. **Candidates.** Each variable is tested against the components of all others, then against those
+   of the discoveries. The rate decreases until the stated one is reached and the set converges. The
+   larger initial rates find factors that most variables do not load on.
 2. **Confirmation.** A candidate has influenced the selection of the others, and false candidates
    can support each other. Each candidate is tested again against the set that remains *without it*:
    the candidate is removed, then by backward elimination all that are no longer significant. For a
-   variable that is independent of the others, that set hardly depends on it, and the p-value is
-   uniform. With more than 100 candidates, one of them hardly changes the components, and the
+   variable that is independent of the others, that set depends little on it, and the p-value is
+   uniform. With more than 100 candidates, a single one has little effect on the components, and the
    leave-one-out test is sufficient.
 3. **Decision.** The Benjamini-Hochberg procedure is applied to the confirmed p-values; variables
    that are not candidates are not selected.
@@ -31,11 +31,12 @@ from .leading_components import StandardisedData
 from .leave_one_out_pvalues import LeaveOneOutTest, LeaveOneOutTester
 
 # Rates of the first iterations, selected on simulations that the experiments do not use.
-SCREENING_RATES = (0.5, 0.4, 0.3, 0.2, 0.1)
+_SCREENING_RATES = (0.5, 0.4, 0.3, 0.2, 0.1)
+_FIRST_PROPORTIONS = (0.5, 0.25)  # of the variables, in the first iterations with shadows
 _MAX_ITERATIONS = 10
 _MIN_SCREENED = 10  # minimum number of variables that screening retains
-MIN_MEMBERS = 5  # minimum number of variables whose components are computed
-MANY_DISCOVERIES = 100  # discoveries against all variables that make screening unnecessary
+_MIN_MEMBERS = 5  # minimum number of variables whose components are computed
+_MANY_DISCOVERIES = 100  # discoveries against all variables that make screening unnecessary
 _SET_TOLERANCE = 0.05  # proportion of a set that may change at convergence
 _MAX_CONFIRMED = 100  # maximum number of candidates that are confirmed individually
 
@@ -55,8 +56,8 @@ def select_shared_variables(
     ``robust`` states whether rows may have unequal noise; see `leave_one_out_pvalues`.
     """
     tester = LeaveOneOutTester(data, robust)
-    candidates, test = find_candidates(tester, fdr)
-    none = np.zeros(data.p, dtype=bool)
+    test = find_candidates(tester, fdr)
+    candidates, none = test.discoveries(fdr), np.zeros(data.p, dtype=bool)
     if not candidates.any():
         return SharedVariables(tester.against_all.pvalues, none)
     pvalues = confirm_candidates(tester, test, candidates, fdr)
@@ -70,30 +71,30 @@ def select_shared_variables(
     return SharedVariables(pvalues, selected)
 
 
-def find_candidates(tester: LeaveOneOutTester, fdr: float) -> tuple[np.ndarray, LeaveOneOutTest]:
+def find_candidates(tester: LeaveOneOutTester, fdr: float) -> LeaveOneOutTest:
     """Test against the components of the discoveries until the set converges.
 
-    Returns
-    -------
-    candidates : bool ndarray of shape (p,)
-    test : LeaveOneOutTest
-        The last test.
+    Returns the last test, whose discoveries are the candidates.
     """
     test = tester.against_all
-    if test.discoveries(fdr, flips=False).sum() < MANY_DISCOVERIES:
+    if test.discoveries(fdr, flips=False).sum() < _MANY_DISCOVERIES:
         test = iterate_members(tester, screen_variables(tester, fdr), fdr, flips=False)
-    test = iterate_members(tester, test, fdr, flips=True)
-    return test.discoveries(fdr), test
+    return iterate_members(tester, test, fdr, flips=True)
 
 
 def screen_variables(tester: LeaveOneOutTester, fdr: float) -> LeaveOneOutTest:
-    """Test against the components of discoveries at decreasing rates, by permutation alone."""
+    """Test against discoveries at decreasing rates, by permutation."""
     test = tester.against_all
-    for k, rate in enumerate(SCREENING_RATES):
+    if tester.n_layers > 1:
+        # Most columns are shadows (`knockoff_selection`), which blur the components.
+        for proportion in _FIRST_PROPORTIONS:
+            count = max(_MIN_SCREENED, int(proportion * tester.data.p / tester.n_layers))
+            test = tester.against(test.most_significant(count))
+    for k, rate in enumerate(_SCREENING_RATES):
         members = test.discoveries(rate, flips=False)
         if members.sum() < _MIN_SCREENED and k == 0:
             members = test.most_significant(_MIN_SCREENED)
-        if rate > fdr and members.sum() >= MIN_MEMBERS:
+        if rate > fdr and members.sum() >= _MIN_MEMBERS:
             test = tester.against(members)
     return test
 
@@ -105,14 +106,14 @@ def iterate_members(
     tried = [test.members]
     for _ in range(_MAX_ITERATIONS):
         members = test.discoveries(fdr, flips=flips)
-        if members.sum() < MIN_MEMBERS or any(is_same_set(members, other) for other in tried):
+        if members.sum() < _MIN_MEMBERS or any(_is_same_set(members, other) for other in tried):
             break
         tried.append(members)
         test = tester.against(members)
     return test
 
 
-def is_same_set(members: np.ndarray, other: np.ndarray) -> bool:
+def _is_same_set(members: np.ndarray, other: np.ndarray) -> bool:
     """Return whether two sets are equal up to `_SET_TOLERANCE`."""
     return bool(np.sum(members != other) <= _SET_TOLERANCE * np.sum(members))
 
@@ -122,13 +123,13 @@ def confirm_candidates(
 ) -> np.ndarray:
     """Test each candidate against a set that it has not influenced.
 
-    The p-values of all other variables come from ``test``, which gave the candidates.
+    The p-values of all other variables are those of ``test``, which selected the candidates.
     """
     columns = np.flatnonzero(candidates)
     if columns.size == 0:
         return test.pvalues
     if columns.size > _MAX_CONFIRMED:
-        if not is_same_set(candidates, test.members):
+        if not _is_same_set(candidates, test.members):
             test = tester.against(candidates)
         return test.pvalues
     limit = fdr * columns.size / candidates.size
@@ -142,7 +143,7 @@ def confirm_candidates(
 
 
 def eliminate_without(tester: LeaveOneOutTester, j: int, limit: float) -> LeaveOneOutTest | None:
-    """Remove column j, and by backward elimination all that are then not significant.
+    """Remove column j, then all that are not significant without it.
 
     Returns the test against the remaining columns; None if fewer than 2 remain.
     """

@@ -70,9 +70,10 @@ class ReadOptions(NamedTuple):
     as_variables : tuple of str
         Columns that are variables although they look like row names or identifiers.
     variables : tuple of str
-        Columns known to be variables, for example from a fitted model. A table may lack them.
+        Columns known to be variables, for example from a fitted model. Names that the table lacks
+        are ignored.
     identifiers : tuple of str
-        Columns known to number or identify the rows. A table may lack them.
+        Columns known to number or identify the rows. Names that the table lacks are ignored.
     progress : callable
         Function that is called with the number of rows read so far.
     groups : str or None
@@ -172,7 +173,7 @@ class Table(NamedTuple):
     labels : dict
         Columns that colour the scores, by name.
     notes : list of str
-        Observations about the file that a user should know.
+        Observations about the file.
     identifiers : tuple of str
         Columns that were dropped because they number or identify the rows.
     groups : list or None

@@ -54,7 +54,7 @@ def read_cells(path: Path, options: ReadOptions) -> Cells:
 
 
 def _read_text(path: Path, options: ReadOptions, notes: list[str]) -> tuple[list[Row], str, int]:
-    """Return the rows, the decimal mark, and the distance of the rows in the file."""
+    """Return the rows, the decimal mark, and the distance of rows."""
     rows: list[Row] = []
     stride, n_cells = 1, 0
     iterator, decimal = iterate_cells_of_file(path, options, notes)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TableError, plural
+from ..phrases import list_items
 from .base import (
     MAX_EXACT_INTEGER,
     GrowableArray,
@@ -26,7 +27,7 @@ from .base import (
     refuse_repeated_index,
 )
 from .identifiers import describe_identifier, identifier_candidates
-from .non_numeric import list_columns
+from .non_numeric import MAX_NAMED
 from .orientation import split_named_rows
 
 BATCH_ENTRIES = 2**22  # approximate number of entries of a batch
@@ -125,7 +126,7 @@ def _refuse_non_numeric(path: Path, names: list[str], types: list[Any], roles: R
     wrong = [k for k in roles.variables if not _is_numeric(types[k])]
     if not wrong:
         return
-    shown = list_columns([f"{quote(names[k])} ({types[k]})" for k in wrong])
+    shown = list_items([f"{quote(names[k])} ({types[k]})" for k in wrong], MAX_NAMED)
     count = plural(len(wrong), "non-numeric column")
     remedy = (
         "Use --ignore, --label, --groups or --row-names."

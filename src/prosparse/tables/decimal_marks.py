@@ -1,9 +1,9 @@
 """Decimal commas, decimal points and thousands separators.
 
 ``2,626`` is 2.626 with a decimal comma and 2626 with a thousands separator. A thousands separator
-has three digits after each mark, at most three before the first and no leading zero; numbers below
-a thousand, such as ``688``, have no mark. One number that cannot have thousands separators, such
-as ``0,25`` or ``1,5``, determines the use in the whole file.
+has three digits after each mark, at most three before the first and no leading zero. Numbers below
+a thousand, such as ``688``, have no mark. One number that cannot have thousands separators, such as
+``0,25`` or ``1,5``, determines the use in the whole file.
 """
 
 from __future__ import annotations

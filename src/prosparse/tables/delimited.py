@@ -116,34 +116,21 @@ def read_texts(path: Path, options: ReadOptions) -> tuple[list[str], list[list[s
 def iterate_cells_of_file(
     path: Path, options: ReadOptions, notes: list[str]
 ) -> tuple[Iterator[Row], str]:
-    """Return an iterator over all rows of a file, also the header, and the decimal mark."""
-    encoding = _find_encoding(path, options)
-    lines, is_complete = _read_first_lines(path, encoding, options)
-    declared = _pop_separator_line(lines)
-    separator = options.separator or (
-        declared[1] if declared else _find_separator(path, lines, options)
-    )
-    _check_separator(path, separator, options)
-    is_spaced = separator != " " and any(f'{separator} "' in line for line in lines)
-    rows = _split_sample(path, lines, is_complete, separator, is_spaced)
-    cells = _iterate_cells([row for _, row in rows[1:]], set())
-    decimal = options.decimal or find_decimal_mark(cells, separator)
-    if encoding not in ("utf-8", "utf-8-sig"):
-        notes.append(f"the encoding is {encoding}")
-    if separator != "," or decimal != ".":
-        commas = ", and numbers have decimal commas" if decimal == "," else ""
-        name = _SEPARATORS.get(separator, quote(separator))
-        notes.append(f"columns are separated by {name}{commas}")
+    """Return an iterator over all rows, and the decimal mark."""
+    dialect = _find_dialect(path, options)
+    cells = _iterate_cells([row for _, row in dialect.rows[1:]], set())
+    decimal = options.decimal or find_decimal_mark(cells, dialect.separator)
+    notes.extend(_describe_dialect(dialect, decimal, options))
 
     def iterate() -> Iterator[Row]:
-        with io.TextIOWrapper(open_binary(path), encoding=encoding, newline="") as file:
-            if declared is not None:
-                for _ in range(declared[0]):
-                    file.readline()
-            reader = csv.reader(file, delimiter=separator, skipinitialspace=is_spaced)
-            offset = 0 if declared is None else declared[0]
+        with io.TextIOWrapper(open_binary(path), encoding=dialect.encoding, newline="") as file:
+            for _ in range(dialect.n_declared):
+                file.readline()
+            reader = csv.reader(
+                file, delimiter=dialect.separator, skipinitialspace=dialect.is_spaced
+            )
             for line, row in _number_rows(reader):
-                yield offset + line, row
+                yield dialect.n_declared + line, row
 
     return iterate(), decimal
 
@@ -151,25 +138,57 @@ def iterate_cells_of_file(
 # --- format of the file
 
 
+class _Dialect(NamedTuple):
+    """Encoding and separator of a text file, found in its first lines."""
+
+    encoding: str
+    separator: str
+    n_declared: int  # number of lines up to the instruction "sep=;", 0 without one
+    is_quoted: bool
+    is_spaced: bool
+    rows: list[Row]  # first rows, with their line numbers
+    is_complete: bool  # whether these are all rows
+
+
+def _find_dialect(path: Path, options: ReadOptions) -> _Dialect:
+    encoding = _find_encoding(path, options)
+    lines, is_complete = _read_first_lines(path, encoding, options)
+    n_declared, declared = _pop_separator_line(lines) or (0, None)
+    separator = options.separator or declared or _find_separator(path, lines, options)
+    _check_separator(path, separator, options)
+    is_spaced = separator != " " and any(f'{separator} "' in line for line in lines)
+    rows = _split_sample(path, lines, is_complete, separator, is_spaced)
+    is_quoted = any('"' in line for line in lines)
+    return _Dialect(encoding, separator, n_declared, is_quoted, is_spaced, rows, is_complete)
+
+
+def _describe_dialect(dialect: _Dialect, decimal: str, options: ReadOptions) -> Iterator[str]:
+    """Yield notes on an unusual separator, decimal mark or encoding."""
+    if dialect.separator != "," or decimal != ".":
+        commas = {
+            ",": ", and numbers have decimal commas",
+            "mixed": ", and numbers have decimal points or commas",
+        }.get(decimal, "")
+        name = _SEPARATORS.get(dialect.separator, quote(dialect.separator))
+        yield f"columns are separated by {name}{commas}"
+    if dialect.encoding not in ("utf-8", "utf-8-sig"):
+        is_guess = not options.encoding and dialect.encoding in ("cp1252", "latin-1")
+        guess = ", a guess, because the file is not valid UTF-8" if is_guess else ""
+        yield f"the encoding is {dialect.encoding}{guess}"
+
+
 def find_format(
     path: Path, options: ReadOptions, notes: list[str]
 ) -> tuple[TextFormat, ReadOptions]:
     """Detect the format of the file; return it with the options for columns."""
-    encoding = _find_encoding(path, options)
-    lines, is_complete = _read_first_lines(path, encoding, options)
-    declared = _pop_separator_line(lines)
-    separator = options.separator or (
-        declared[1] if declared else _find_separator(path, lines, options)
-    )
-    _check_separator(path, separator, options)
-    is_spaced = separator != " " and any(f'{separator} "' in line for line in lines)
-    rows = _split_sample(path, lines, is_complete, separator, is_spaced)
+    dialect = _find_dialect(path, options)
+    encoding, separator = dialect.encoding, dialect.separator
     skip_lines = frozenset(options.skip_lines)
-    rows = [row for row in rows if row[0] not in skip_lines]
+    rows = [row for row in dialect.rows if row[0] not in skip_lines]
     if options.header:
         header = find_header(path, rows, notes, skip_units=not options.transpose)
     else:
-        header = make_header(rows, declared[0] if declared else 0)
+        header = make_header(rows, dialect.n_declared)
     column_options, named_rows = split_named_rows(header.names, options)
     header = header._replace(body=named_rows.remove_from(header.body))
     if not header.body:
@@ -181,18 +200,7 @@ def find_format(
     }
     others = {k for k, name in enumerate(header.names) if name in other_names}
     decimal = options.decimal or find_decimal_mark(_iterate_cells(header.body, others), separator)
-    if separator != "," or decimal != ".":
-        commas = {
-            ",": ", and numbers have decimal commas",
-            "mixed": ", and numbers have decimal points or commas",
-        }.get(decimal, "")
-        separator_name = _SEPARATORS.get(separator, quote(separator))
-        notes.append(f"columns are separated by {separator_name}{commas}")
-    if encoding not in ("utf-8", "utf-8-sig"):
-        guess = "" if options.encoding else ", a guess, because the file is not valid UTF-8"
-        notes.append(
-            f"the encoding is {encoding}{guess if encoding in ('cp1252', 'latin-1') else ''}"
-        )
+    notes.extend(_describe_dialect(dialect, decimal, options))
     layout = find_layout(header, decimal, column_options, notes)
     is_ambiguous = False
     if options.decimal is None and separator != "," and not options.thousands:
@@ -200,7 +208,7 @@ def find_format(
         # Numbers above a thousand may occur only below the sample.
         is_ambiguous = use is MarkUse.AMBIGUOUS or (
             use is MarkUse.UNUSED
-            and not is_complete
+            and not dialect.is_complete
             and _file_contains_thousands(path, encoding, separator, decimal)
         )
     text_format = TextFormat(
@@ -208,8 +216,8 @@ def find_format(
         separator,
         decimal,
         header.line,
-        any('"' in line for line in lines),
-        is_spaced,
+        dialect.is_quoted,
+        dialect.is_spaced,
         is_ambiguous,
         layout,
         named_rows,
@@ -222,8 +230,8 @@ def find_format(
 def _check_separator(path: Path, separator: str, options: ReadOptions) -> None:
     if len(separator) != 1 or options.decimal not in (None, ".", ",", "mixed"):
         raise TableError(
-            f"{path}: the separator must be one character, and the decimal mark a point, a comma "
-            f"or mixed, got {quote(separator)} and {quote(options.decimal)}."
+            f"{path}: the separator must be one character, and the decimal mark must be a point, "
+            f"a comma or mixed, got {quote(separator)} and {quote(options.decimal)}."
         )
     if separator == options.decimal:
         raise TableError(
@@ -304,7 +312,10 @@ def _find_encoding(path: Path, options: ReadOptions) -> str:
 
 
 def _guess_encoding(path: Path, start: bytes) -> str:
-    """Return UTF-8 if the file is valid UTF-8, otherwise the usual encoding of Windows."""
+    """Return the encoding of the file.
+
+    This is UTF-8 if the file is valid UTF-8, otherwise the usual encoding of Windows.
+    """
     if b"\0" in start:
         return "utf-8"  # the caller raises an error
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -329,7 +340,7 @@ def _is_valid(path: Path, encoding: str) -> bool:
 
 
 def _read_first_lines(path: Path, encoding: str, options: ReadOptions) -> tuple[list[str], bool]:
-    """Read a sample of lines, and return it with whether it is the whole file."""
+    """Read a sample of lines; return it, and whether it is the whole file."""
     try:
         with io.TextIOWrapper(open_binary(path), encoding=encoding, newline="") as file:
             lines: list[str] = []
@@ -438,7 +449,7 @@ def _stream(path: Path, text_format: TextFormat, roles: Roles, options: ReadOpti
                     cells.extend(batch.column(str(k)).to_pylist())
                 options.progress(data.rows)
     except (pa.ArrowException, UnicodeError):
-        # pyarrow knows fewer formats of numbers than `parse_number`, and reports no line.
+        # pyarrow reads fewer formats of numbers than `parse_number`, and reports no line.
         del data
         return _read_slowly(path, text_format, roles, options)
     pa.default_memory_pool().release_unused()  # for the fit
@@ -448,7 +459,7 @@ def _stream(path: Path, text_format: TextFormat, roles: Roles, options: ReadOpti
 def _read_slowly(
     path: Path, text_format: TextFormat, roles: Roles, options: ReadOptions
 ) -> RowsRead:
-    """Read row by row: for very wide files, and for all that pyarrow cannot read."""
+    """Read row by row: very wide files, and files that pyarrow cannot read."""
     try:
         return read_rows(
             path,
@@ -493,8 +504,8 @@ def _advise(cell: str, text_format: TextFormat) -> str | None:
         )
         mark = "comma" if text_format.decimal == "," else "point"
         return (
-            f"The decimal mark of this file is a {mark}. Remove thousands separators, or name them "
-            f"by --thousands; {remedy}; if the column is not a variable"
+            f"The decimal mark of this file is a {mark}. Remove thousands separators, or specify "
+            f"them by --thousands; {remedy}; if the column is not a variable"
         )
     return None if any(character.isalnum() for character in cell) else MISSING_ADVICE
 

@@ -33,7 +33,7 @@ class Labels(NamedTuple):
 
     path: Path
     columns: dict[str, list[str]]
-    notes: list[str]  # observations that a user should know
+    notes: list[str]  # observations about the file
 
     def table_options(self, options: ReadOptions) -> ReadOptions:
         """Return the options for the table, without the columns of this file."""

@@ -136,7 +136,7 @@ def _find_names(rows: list[Row], first: int) -> int:
 
 
 def _is_units_row(cells: list[str], below: list[Row]) -> bool:
-    """Return whether a row without numbers contains units, above rows with numbers."""
+    """Return whether a row contains units, above rows with numbers."""
     return not _has_number(cells) and is_units_row(cells) and _has_number(below[0][1])
 
 

@@ -1,7 +1,7 @@
 """Reading of files in a process with limits on memory and time.
 
-Some libraries hang, crash or exhaust the memory on damaged files. `reader_process` is the program
-of the process. Linux enforces both limits; Windows and macOS do not enforce the memory limit.
+Some libraries hang, crash or exhaust the memory on damaged files. The process runs
+`reader_process`. Linux enforces both limits; Windows and macOS do not enforce the memory limit.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def read_in_child(
     if expired.is_set():
         raise TableError(
             f"{path}: reading stopped after the limit of {seconds:.0f} seconds. The file is "
-            f"damaged, or on a slow disk. If it is sound, {remedy}."
+            f"damaged, or on a slow disk. If it is valid, {remedy}."
         )
     reason = values.pop() if process.returncode == FAILED and values else ""
     if (
@@ -85,9 +85,9 @@ def read_in_child(
         or _NO_MEMORY.search(messages + str(reason).encode())
     ):
         raise TableError(
-            f"{path}: reading stopped at the memory limit of {memory / 2**30:.1f} GiB. Cells far "
-            f"from the table, or long texts in many cells, can be the reason. If the file is "
-            f"sound, {remedy}."
+            f"{path}: reading stopped at the memory limit of {memory / 2**30:.1f} GiB. "
+            "Possible causes are cells far from the table, and long texts in many cells. If the "
+            f"file is valid, {remedy}."
         )
     if process.returncode:
         cause = quote(reason, 300) if reason else f"{library} crashed"

@@ -107,7 +107,7 @@ def _check_archive(path: Path) -> None:
 
 
 def read_mtx(path: Path, options: ReadOptions) -> Table:
-    """Read a Matrix Market file: a dense array, or a sparse one in coordinate format."""
+    """Read a Matrix Market file."""
     read_in_child(path, "matrix", "Matrix Market file", "SciPy", "save it as NPZ")
     with open_binary(path) as file:
         X = io.mmread(file, spmatrix=False)
@@ -173,7 +173,7 @@ def _refuse_large(path: Path, X: Any, names: list[str], variables: list[int]) ->
 
 
 def _refuse_empty(path: Path, n: int, p: int, n_entries: int) -> None:
-    """Raise an error if nearly all rows or columns are empty: they take memory."""
+    """Raise an error if nearly all rows or columns are empty."""
     limit = MAX_EMPTY + 10 * n_entries
     if n > limit or p > limit:
         raise TableError(

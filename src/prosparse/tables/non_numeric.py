@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from ..errors import plural
+from ..phrases import list_items
 from .base import NonNumericColumnsError, ReadOptions, name_column, quote
 
 MAX_NAMED = 20  # maximum number of columns in a message
@@ -78,7 +79,9 @@ def refuse_non_numeric(
         raise NonNumericColumnsError(f"{path}, {_describe_text_lines(cells, options)}")
     columns = sorted(cells.columns, key=lambda k: (cells.columns[k].line, k))
     text_names = [names[k] for k in columns]
-    shown = list_columns([_describe(names[k], cells.columns[k], cells.n_rows) for k in columns])
+    shown = list_items(
+        [_describe(names[k], cells.columns[k], cells.n_rows) for k in columns], MAX_NAMED
+    )
     count = plural(len(columns), "non-numeric column")
     note = f"dropped {count}: {shown}"
     malformed = [k for k in columns if advise(cells.columns[k].cell) is not None]
@@ -112,12 +115,6 @@ def _describe(name: str, column: NonNumericColumn, n_rows: int) -> str:
         f"{quote(name)} ({column.n_cells:,} of {n_rows:,} cells, such as {quote(column.cell, 30)} "
         f"in line {column.line})"
     )
-
-
-def list_columns(columns: list[str]) -> str:
-    """Join descriptions of columns, at most `MAX_NAMED`."""
-    more = f" and {len(columns) - MAX_NAMED:,} more" if len(columns) > MAX_NAMED else ""
-    return ", ".join(columns[:MAX_NAMED]) + more
 
 
 def _describe_text_lines(cells: NonNumericCells, options: ReadOptions) -> str:

@@ -1,4 +1,4 @@
-"""Numbers in cells: decimal marks, thousands separators, codes and censored values."""
+"""Numbers in the cells of a file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import plural
+from ..phrases import list_items
 from .missing_codes import MISSING
 from .percentages import SIGN
 
@@ -110,12 +111,12 @@ def has_both_marks(cell: str, decimal: str) -> bool:
 
 
 def is_censored(cell: str) -> bool:
-    """Return whether a cell states a limit, such as ``<0.5``, ``> 100`` or ``<LOD``."""
+    """Return whether a cell states a limit, such as ``<0.5`` or ``<LOD``."""
     return _CENSORED.fullmatch(cell.strip()) is not None
 
 
 class CensoredCells:
-    """Cells beyond a limit of detection, which receive a value after all rows were read."""
+    """Cells beyond a limit of detection, and their replacement."""
 
     def __init__(self, handling: str):
         self.handling = handling
@@ -136,21 +137,20 @@ class CensoredCells:
         for (row, j), number in values.items():
             X[row, j] = number
         columns = list(dict.fromkeys(j for _, j, _ in self.cells))
-        listed = ", ".join(repr(names[j]) for j in columns[:3])
+        listed = list_items([repr(names[j]) for j in columns], 3)
         count = plural(len(self.cells), "value")
         verb = {
             "half": "set to half the limit of detection",
             "lod": "set to the limit of detection",
             "missing": "read as missing",
         }[self.handling]
-        more = f" and {len(columns) - 3:,} more" if len(columns) > 3 else ""
         return [
-            f"{count} below or above a limit in {plural(len(columns), 'column')} ({listed}{more}) "
+            f"{count} below or above a limit in {plural(len(columns), 'column')} ({listed}) "
             f"{'was' if len(self.cells) == 1 else 'were'} {verb}; without a stated limit, the "
             "smallest value of the column is the limit"
             if self.handling != "missing"
             else f"{count} below or above a limit in {plural(len(columns), 'column')} "
-            f"({listed}{more}) {'was' if len(self.cells) == 1 else 'were'} {verb}"
+            f"({listed}) {'was' if len(self.cells) == 1 else 'were'} {verb}"
         ]
 
     def _value(self, value: CensoredValue, smallest: float, largest: float) -> float:

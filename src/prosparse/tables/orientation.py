@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .base import ALL_TEXT, ReadOptions, Table, list_names, make_unique, quote, raise_unknown_column
+from .base import ALL_TEXT, ReadOptions, Table, make_unique, quote, raise_unknown_column
 from .formulas import unescape_formula
 
 MIN_RATIO = 5  # minimum ratio of rows to columns that is mentioned
@@ -59,9 +59,9 @@ def find_orientation(
     if _VARIABLES.fullmatch(re.sub(r"[\s_.\-]+", "", id_name.lower())):
         reasons.append(f"the first column has the name {quote(id_name)}")
     if _have_type(_SAMPLE, names):
-        reasons.append(f"the columns are named like samples: {list_names(names, 2)}")
+        reasons.append(f"the columns are named like samples, such as {quote(names[0])}")
     if _have_type(_GENE, ids):
-        reasons.append(f"the rows are named like genes or probes: {list_names(ids, 2)}")
+        reasons.append(f"the rows are named like genes or probes, such as {quote(ids[0])}")
     n, p = shape
     if reasons and n >= MIN_RATIO * p:
         reasons.append(f"there are more rows ({n:,}) than columns ({p:,})")

@@ -164,7 +164,7 @@ _UNCOMPUTED = re.compile(
 
 
 def count_uncomputed_formulas(path: str) -> int:
-    """Count the formulas without a value in an XLSX file, which are read as empty cells."""
+    """Count the formulas without a value in an XLSX file."""
     if not zipfile.is_zipfile(path):
         return 0
     with zipfile.ZipFile(path) as archive:
@@ -220,7 +220,7 @@ def _try_array(array: Any, largest: int) -> None:
 
 
 def try_matrix_market(path: str, limit: Callable[[], None]) -> None:
-    """Read the matrix, which ends the process if SciPy cannot read a damaged file."""
+    """Read the matrix; SciPy may end the process if the file is damaged."""
     from scipy import io
 
     limit()

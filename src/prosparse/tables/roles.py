@@ -1,14 +1,14 @@
 """Roles of the columns of a table, and guesses of them by names and values.
 
-A column is a variable, the row names, a label (colours the scores), the groups of the rows
-(patients with several samples), a covariate (age, sex, batch), the response, or ignored.
+A column has one role: variable, row names, label (colours the scores), groups of the rows (patients
+with several samples), covariate (age, sex, batch), response, or ignored.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -131,25 +131,6 @@ def repeats_identifier(name: str, values: Sequence[str]) -> bool:
         return False
     codes = sum(_CODE.fullmatch(value) is not None for value in count)
     has_letters = any(c.isalpha() for value in count for c in value)
-    # Without a telling name: many codes such as P01, all with about the same number of rows.
+    # Without an informative name: many codes such as P01, all with about the same number of rows.
     is_balanced = max(count.values()) <= 3 * max(1, n // k)
     return has_letters and codes >= MIN_CODES * k and k > 8 and is_balanced
-
-
-def roles_to_options(roles: Mapping[str, Role]) -> dict[str, object]:
-    """Return the fields of `ReadOptions` that assign roles other than variable."""
-
-    def names(role: Role) -> tuple[str, ...]:
-        return tuple(name for name, given in roles.items() if given == role)
-
-    def first(role: Role) -> str | None:
-        return next(iter(names(role)), None)
-
-    return {
-        "row_names": first(Role.ROW_NAMES),
-        "label": names(Role.LABEL),
-        "groups": first(Role.GROUPS),
-        "covariates": names(Role.COVARIATE),
-        "response": first(Role.RESPONSE),
-        "ignore": names(Role.IGNORED),
-    }

@@ -1,4 +1,4 @@
-"""Roles of columns and format of a file in a small TOML file, so that later runs need no options.
+"""File of roles: roles of columns and format of a table.
 
 The keys are the options of the command without dashes: ``row-names``, ``label``, ``groups``,
 ``covariates``, ``ignore``, ``na``, and ``missing``, ``counts`` and ``scale`` of the analysis.

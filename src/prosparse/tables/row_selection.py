@@ -1,4 +1,4 @@
-"""Rows that are not used, and codes for missing values, of a table that was read."""
+"""Unused rows, and codes for missing values, of a table."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def ignore_rows(table: Table, names: Sequence[str]) -> Table:
 
 
 def replace_codes(table: Table, codes: Sequence[str]) -> Table:
-    """Replace codes for missing values by NaN, and by empty text in other columns."""
+    """Replace codes for missing values.
+
+    NaN replaces numbers, and empty text the cells of other columns.
+    """
     split = split_codes(codes)
     if not split:
         return table

@@ -75,7 +75,7 @@ class Sheet(NamedTuple):
     """Rows of a sheet that are not empty, without empty columns at either side."""
 
     rows: list[Row]
-    notes: list[str]  # observations that a user should know
+    notes: list[str]  # observations about the file
     formula_notes: list[str]  # subset of the notes: formulas without a value
 
 

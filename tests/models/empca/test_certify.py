@@ -50,7 +50,7 @@ def with_zeros(rng, p):
 
 
 def rounded(rng, p):
-    return np.round(np.corrcoef(rng.standard_normal((p, 6))), 1)  # ties; hardly definite
+    return np.round(np.corrcoef(rng.standard_normal((p, 6))), 1)  # ties; nearly singular
 
 
 def rank_one(rng, p):

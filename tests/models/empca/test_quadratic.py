@@ -34,7 +34,7 @@ def test_both_forms_agree_with_dense_matrices(n, p, removed):
     D = P @ C @ P
     W = rng.standard_normal((p, 4))
     for whole in quadratics:
-        form = reduce(lambda form, w: form.deflated(w), directions, whole)
+        form = reduce(lambda form, w: form.deflate(w), directions, whole)
         for S in (np.array([4, 1, 5]), np.arange(p)):
             block = D[np.ix_(S, S)]
             np.testing.assert_allclose(form.columns(S), D[:, S], atol=1e-10)
@@ -61,14 +61,14 @@ def test_large_data_use_products(n, p, removed, side, monkeypatch):
     P = np.eye(p) - Q @ Q.T
     D = P @ C @ P
     for whole in forms_of_c:
-        form = reduce(lambda form, w: form.deflated(w), directions, whole)
+        form = reduce(lambda form, w: form.deflate(w), directions, whole)
         for S in (np.arange(1, p), np.arange(p)):
             block = D[np.ix_(S, S)]
             value, v = form.leading(S)
             assert value == pytest.approx(np.linalg.eigvalsh(block)[-1])
             np.testing.assert_allclose(block @ v, value * v, atol=1e-7)
             assert np.linalg.norm(v) == pytest.approx(1.0)
-            some = form.restricted(S)
+            some = form.restrict(S)
             np.testing.assert_allclose(some.matmul(np.eye(S.size)), block, atol=1e-9)
             np.testing.assert_allclose(some.diagonal(), np.diag(block), atol=1e-9)
 
@@ -77,8 +77,8 @@ def test_deflating_twice_changes_nothing():
     _, quadratics = forms(12, 7)
     w = np.arange(7.0)
     for form in quadratics:
-        once = form.deflated(w)
-        assert once.deflated(2.0 * w) is once
+        once = form.deflate(w)
+        assert once.deflate(2.0 * w) is once
 
 
 def test_lanczos_agrees_with_the_dense_solver():
@@ -111,7 +111,7 @@ def test_a_nearby_vector_is_only_a_start(k, rng):
 
 def test_a_nearby_vector_with_few_rows(rng):
     X = rng.standard_normal((150, 700))
-    form = DataForm(DenseOperator(X)).deflated(rng.standard_normal(700))
+    form = DataForm(DenseOperator(X)).deflate(rng.standard_normal(700))
     S = np.arange(300)
     value, v = form.leading(S)
     for near in (v + 0.05 * rng.standard_normal(300), rng.standard_normal(300)):

@@ -46,6 +46,45 @@ def test_categories_are_selected_as_one_variable(missing):
     assert np.all(model.communality_[is_shared & model.support_] > model.null_communality_)
 
 
+@pytest.mark.parametrize("null", ["robust", "exchangeable"])
+def test_knockoffs_of_categories(null):
+    X = draw(0.1)
+    model = FDRPCA(control="knockoff", null=null, fdr=0.1, n_shadows=4).fit(X)
+    is_shared = X.columns.str.startswith("a ")
+    assert model.support_[is_shared].sum() >= 8
+    assert model.support_[~is_shared].sum() <= 0.35 * model.n_selected_
+    assert model.knockoff_statistics_.shape == (1, 20)
+    assert model.evalues_.shape == (20,)
+    rows = np.arange(N) % 2
+    within = FDRPCA(control="knockoff", null=null, fdr=0.2, n_shadows=2).fit(X, groups=rows)
+    assert within.support_[is_shared].sum() >= 7
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@pytest.mark.filterwarnings("ignore::prosparse.OutlyingRowsWarning")
+@pytest.mark.parametrize("has_covariate", [False, True])
+def test_rate_of_knockoffs_of_categories(has_covariate):
+    """Null categories of unequal frequencies, in rows of unequal noise; at q = 0.2."""
+    n, n_runs, q, false = 60, 60, 0.2, []
+    for run in range(n_runs):
+        rng = np.random.default_rng([11, run])
+        age = rng.standard_normal(n)
+        shared = rng.standard_normal((n, 1)) * rng.standard_normal(12)
+        scale = np.exp(0.5 * rng.standard_normal((n, 1)))
+        numbers = (shared + rng.standard_normal((n, 12))) * scale
+        X = pd.DataFrame(numbers, columns=[f"v{k}" for k in range(12)])
+        for k in range(20):
+            latent = rng.standard_normal(n) + (age if has_covariate else 0.0)
+            cuts = [-0.5, 1.2] if k % 2 else [0.8]
+            X[f"c{k}"] = np.array(list("abc"))[np.digitize(latent, cuts)]
+        design = {"covariates": age[:, None]} if has_covariate else {}
+        model = FDRPCA(1, control="knockoff", fdr=q, n_shadows=3, random_state=run)
+        support = model.fit(X, **design).support_
+        false.append(support[12:].sum() / max(1, support.sum()))
+    assert np.mean(false) <= q + 2.0 * np.std(false) / np.sqrt(n_runs)
+
+
 def test_complete_numbers_take_the_other_path_with_the_same_result():
     X = draw().select_dtypes("number")
     noise = pd.Categorical(np.random.default_rng(1).choice(list("ab"), N))
@@ -191,7 +230,6 @@ def test_model_files(fitted, tmp_path):
     [
         ({"counts": True}, "`counts=True` does not support"),
         ({"rank_transform": True}, "`rank_transform=True` does not support"),
-        ({"control": "knockoff"}, "`control='knockoff'` does not support"),
     ],
 )
 def test_parameters_that_require_numbers(parameters, message):

@@ -27,7 +27,10 @@ def test_attributes_of_one_draw(data, null):
     assert np.all(model.evalues_ >= 0.0)
     assert np.all(model.evalues_[model.support_] >= 60 / (0.1 * model.n_selected_) - 1e-9)
     assert np.all((model.pvalues_ >= 0.0) & (model.pvalues_ <= 1.0))
-    assert "evalue" in model.to_frame().columns
+    frame = model.to_frame()
+    np.testing.assert_array_equal(frame["evalue"], model.evalues_)
+    np.testing.assert_array_equal(frame["qvalue"], model.qvalues_)
+    np.testing.assert_array_equal(frame["knockoff_statistic"], model.knockoff_statistics_[0])
 
 
 def test_least_rate_is_that_of_another_fit(data):
@@ -49,6 +52,8 @@ def test_several_draws_average_evalues(data):
         assert model.knockoff_statistics_.shape == (8, 60)
         assert model.support_[truth].mean() > 0.8
         np.testing.assert_array_equal(model.support_, model.qvalues_ <= 0.2)
+        statistics = model.to_frame()[[f"knockoff_statistic_{k}" for k in range(8)]]
+        np.testing.assert_array_equal(statistics.T, model.knockoff_statistics_)
     first, second = (model.support_ for model in models)
     assert np.sum(first & second) >= 0.8 * np.sum(first | second)
 

@@ -66,6 +66,7 @@ def test_greedy_selection_and_swaps_respect_conflicts_and_the_total(criterion, r
             assert found.order.size == 5 or not addable.any()
 
 
+@pytest.mark.slow
 def test_constraints_of_the_estimator(counts):
     X, _ = counts
     frame = pd.DataFrame(X, columns=[f"g{k}" for k in range(40)])
@@ -114,6 +115,7 @@ def test_marker_scores_by_definition(counts):
         np.testing.assert_allclose(scores[k], (means[k] - others) / within, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_invalid_limits_and_labels(counts):
     X, labels = counts
     with pytest.raises(ParameterError, match="`mean_range` must be a pair"):

@@ -125,6 +125,7 @@ def test_many_columns_without_gram_matrix(table, monkeypatch):
     assert found.objective_path[-1] == pytest.approx(expected.objective_path[-1], rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["view", "feature"])
 @pytest.mark.parametrize("sizes", [(4, 5), (9, 60)])
 def test_loadings_in_the_array_library_of_the_data(noise, sizes, rng):

@@ -3,7 +3,7 @@
 The server imports neither NumPy nor the estimators, so that the first page appears at once. Worker
 processes read the tables and run the commands.
 
-    access        who may talk to the server: token, cookie, Host, Origin, response headers
+    access        who may access the server: token, cookie, Host, Origin, response headers
     uploads       files from the browser to a private folder
     workspace     tables, setups and analyses of a session, and their folder
     arguments     choices of the user as arguments of the command

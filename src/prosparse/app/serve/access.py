@@ -1,9 +1,9 @@
 """Access to the server: token, cookie, Host, Origin, and response headers.
 
 A page of another site can make the browser send requests to a loopback address, and a name server
-can map any name to it (DNS rebinding). A request is therefore accepted only if its Host is an
-address of this server, its Origin is that of the page, and its cookie is that of the session. The
-cookie is given in exchange for the token in the address that the command prints.
+can map any name to it (DNS rebinding). A request is therefore accepted only if three headers are
+valid: Host is an address of this server, Origin is that of the page, and the cookie is that of the
+session. The cookie is given in exchange for the token in the address that the command prints.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _equal(given: str, expected: str) -> bool:
 
 
 class AccessControl:
-    """Middleware that answers requests without access, and sets the response headers.
+    """Middleware that checks the access and sets the response headers.
 
     ``public`` are paths that need no cookie, but a valid Host and Origin.
     """

@@ -1,7 +1,7 @@
-"""Choices of the user as arguments of the command.
+"""Settings of the page as arguments of the command.
 
-The page runs the commands of ``prosparse``. What it shows as "the command that repeats this
-analysis" is therefore what it ran.
+The page runs the commands of ``prosparse``. The command that it shows is therefore the one that it
+ran.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REPEATED = {"label", "ignore", "as_variable", "covariates", "na", "ignore_rows"
 
 
 class Settings(NamedTuple):
-    """Choices of the user for a table, as JSON."""
+    """Settings of the user for a table, as JSON."""
 
     roles: Mapping[str, str] = {}  # roles that differ from the guess, by column
     file_format: Mapping[str, Any] = {}  # fields of `FORMAT_FIELDS`
@@ -69,7 +69,7 @@ def table_options(settings: Settings) -> dict[str, Any]:
 
 
 def split_words(options: str) -> Words:
-    """Return the words of options as the command line has them."""
+    """Return options as words of the command line."""
     words: Words = []
     for word in shlex.split(options):
         if word.startswith("--"):

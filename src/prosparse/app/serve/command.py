@@ -28,7 +28,7 @@ def serve(
         int, typer.Option(metavar="N", min=0, max=65535, help="Port. Default: any free port.")
     ] = 0,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
+        bool, typer.Option("--no-browser", help="Print the address without opening a browser.")
     ] = False,
     memory: Annotated[
         float | None,
@@ -45,12 +45,12 @@ def serve(
         str,
         typer.Option(
             metavar="ADDRESS",
-            help=f"Address to bind to. Any other than loopback requires a password in {PASSWORD} "
-            "and is not encrypted.",
+            help=f"Address to bind to. Addresses other than loopback require a password in "
+            f"{PASSWORD} and are not encrypted.",
         ),
     ] = "127.0.0.1",
 ) -> None:
-    """Open a page in the browser that analyses tables."""
+    """Analyse tables on a local page in the browser."""
     try:
         from .access import MIN_PASSWORD_LENGTH, is_loopback
         from .jobs import available_memory

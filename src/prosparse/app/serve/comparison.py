@@ -60,7 +60,7 @@ def compare_analyses(first: Analysis, second: Analysis) -> Comparison:
 
 
 def _read(path: Path) -> tuple[str, dict[str, tuple[str, bool]]]:
-    """Return the name of the statistic, and its value and the selection by variable."""
+    """Return the statistic, and its value and the selection by variable."""
     if not path.is_file():
         return "", {}
     with path.open(newline="", encoding="utf-8") as file:

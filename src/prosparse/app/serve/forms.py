@@ -1,4 +1,4 @@
-"""Form of a setup: what the page shows of a checked table, and settings from what it sends."""
+"""Form of a setup: the shown table and the submitted settings."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ ROLE_HELP = {
     "variable": "is analysed.",
     "row names": "names the rows.",
     "label": "colours the plots and is compared with the result.",
-    "groups": "marks rows that belong together, such as visits of one patient.",
-    "covariate": "has effects that are removed first, such as age or batch.",
+    "groups": "contains the groups of the rows, such as the patient of each visit.",
+    "covariate": "has effects that are removed before the analysis, such as age or batch.",
     "response": "is what other variables predict.",
     "ignored": "is not used.",
 }
@@ -43,7 +43,6 @@ class Heading(NamedTuple):
     role: str
     field: str  # name of the field in the form
     choices: list[tuple[str, str]]
-    is_changed: bool
 
 
 class Shown(NamedTuple):
@@ -118,13 +117,7 @@ def _heading(
     choices = [*titles.items()]
     if role not in titles:
         choices.append((role, ROLE_TITLES[role]))
-    return Heading(
-        name,
-        role,
-        f"role:{name}",
-        choices,
-        name in settings.roles,
-    )
+    return Heading(name, role, f"role:{name}", choices)
 
 
 def _cell(row: list[str], k: int) -> str:
@@ -178,7 +171,10 @@ def read_settings(
 def _read_roles(
     given: Mapping[str, str], before: Settings, check: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Return roles that differ from the guess; a single role moves to its newest column."""
+    """Return roles that differ from the guess.
+
+    A role of a single column moves to its newest column.
+    """
     guesses = check.get("roles", {})
     roles = dict(before.roles)
     for field, role in given.items():

@@ -1,6 +1,6 @@
 """Jobs in worker processes, with progress, cancellation and a memory limit.
 
-Each job has its own process, so that a crash, a cancellation or a lack of memory affects no other
+Each job has its own process. A crash, a cancellation or a lack of memory therefore affects no other
 job, and all memory is released at the end. One process is started in advance, because the imports
 take longer than most analyses.
 """
@@ -222,7 +222,7 @@ class Workers:
 
 
 def available_memory() -> int:
-    """Return the default memory limit in bytes: three quarters of the memory of this machine."""
+    """Return the default memory limit: three quarters of the memory."""
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows

@@ -186,7 +186,7 @@ class Pages:
     # --- setups
 
     def show_setup(self, request: Request) -> Response:
-        """Show the table as understood, and the question."""
+        """Show the table as it was read, and the question."""
         setup = _find(self.workspace.setups, request)
         setup.check.finished.wait(CHECK_SECONDS)
         if setup.check.status is Status.DONE:
@@ -214,7 +214,7 @@ class Pages:
         )
 
     async def change_setup(self, request: Request) -> Response:
-        """Apply the choices of the user, and run the analysis if requested."""
+        """Apply the submitted settings, and run the analysis if requested."""
         setup = _find(self.workspace.setups, request)
         fields = await read_fields(request)
         return await _in_thread(lambda: self._apply_changes(setup, fields))

@@ -57,7 +57,7 @@ _PERMUTATIONS = Choice(
     "permutations",
     "Null datasets",
     "Number of randomised tables without shared variance that are analysed in the same way. They "
-    "show what chance alone would select.",
+    "show how many variables are selected under the null hypothesis.",
     placeholder="10 if fast",
 )
 _STABILITY = Choice(
@@ -74,9 +74,8 @@ TOGETHER = Question(
     "Which variables vary together?",
     "Selects the variables that share variance with others, and summarises them by a few "
     "components.",
-    "Assumes that rows are independent of each other (or that you mark their groups) and that "
-    "relations are roughly linear. Of the selected variables, at most 5 % are expected to be "
-    "false.",
+    "Assumes that rows are independent (or that their groups are given) and that relations are "
+    "roughly linear. At most 5 % of the selected variables are expected to be false discoveries.",
     "select",
     (
         Choice("components", "Components", "Number of components.", placeholder="estimated"),
@@ -100,18 +99,18 @@ TOGETHER = Question(
 )
 FEW = Question(
     "few",
-    "Which few variables stand for all?",
-    "Selects a small panel from which all other variables can be predicted, to measure less next "
-    "time.",
-    "Assumes that new rows resemble these ones. How well the panel predicts is measured on rows "
-    "that were not used to select it.",
+    "Which few variables predict all others?",
+    "Selects a small panel of variables that predicts all others, so that new samples need fewer "
+    "measurements.",
+    "Assumes that new rows resemble these rows. Predictions are evaluated on rows that were not "
+    "used to select the panel.",
     "panel",
     (
         Choice("variables", "Variables", "Number of variables.", placeholder="estimated"),
         Choice(
             "target-recovery",
             "Target recovery",
-            "Explained variance that suffices, as a proportion of that of all variables.",
+            "Held-out R2 to reach, as a proportion of that of all variables.",
             placeholder="0.9",
             step="any",
         ),
@@ -125,8 +124,7 @@ PREDICT = Question(
     "predict",
     "What predicts one column?",
     "Selects the variables that predict a response, which is a number or one of two classes.",
-    "Assumes that the response depends linearly on few variables. Variables that predict need not "
-    "be causes.",
+    "Assumes that the response depends linearly on few variables. Predictors need not be causes.",
     "regress",
     _COMMON,
     needs_response=True,

@@ -1,4 +1,4 @@
-"""Files from the browser: parts of a form, written to a folder as they arrive.
+"""Files from the browser, written to a folder as they arrive.
 
 Names of files come from the browser. `clean_name` keeps letters, digits and a few marks, and each
 file has its own folder with a generated name.
@@ -73,7 +73,7 @@ async def read_form(
 ) -> Form:
     """Read a form whose files are written to ``new_path(name)`` as they arrive.
 
-    Each path is in a folder of its own, which is removed if the form cannot be read.
+    Each path is in a separate folder, which is removed if the form cannot be read.
     """
     content_type, parameters = parse_options_header(request.headers.get("content-type", ""))
     boundary = parameters.get(b"boundary")
@@ -125,7 +125,7 @@ async def read_fields(request: Request) -> list[tuple[str, str]]:
 
 
 async def _chunks(request: Request) -> AsyncIterator[bytes]:
-    """Yield the body of a request; refuse a sender that is silent for too long."""
+    """Yield the body of a request; limit the pauses of the sender."""
     stream = request.stream().__aiter__()
     while True:
         try:

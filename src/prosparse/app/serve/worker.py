@@ -1,7 +1,7 @@
-"""Worker process: checks a table, or runs a command, and reports to the server.
+"""Worker process, which checks a table or runs a command.
 
-Requests and events are JSON, so that a table that misuses a reader cannot make the server load
-objects. A request has the keys ``task``, ``memory`` and the arguments of the task.
+Requests and events are JSON, so that a malicious table cannot make the server load Python objects.
+A request has the keys ``task``, ``memory`` and the arguments of the task.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _failure(message: str) -> dict[str, Any]:
 
 
 def check(request: dict[str, Any]) -> dict[str, Any]:
-    """Check a table: `file`, `options` (fields of `TableOptions`) and `refused` fixes by code.
+    """Check a table, without the fixes that were `refused`, by code.
 
     A corrected table may have further problems, such as missing values after their codes are known.
     It is therefore checked again.
@@ -182,7 +182,7 @@ def _accepted_options() -> dict[str, list[str]]:
 
 
 def run_command(request: dict[str, Any]) -> dict[str, Any]:
-    """Run a command with `arguments` and `hidden` ones, which the report does not show."""
+    """Run a command with `arguments` and `hidden` ones."""
     from ..cli import app
 
     sys.argv = ["prosparse", *request["arguments"]]  # shown in the report

@@ -1,4 +1,4 @@
-"""Tables, setups and analyses of a session, and the private folder of their files."""
+"""Tables, setups and analyses of a session, and their folder."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class TableFile(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """Table as understood: settings and the check of the table with them.
+    """Settings of a table, and its check with these settings.
 
-    A change makes another setup, so that the back button and several tabs work.
+    A change creates a new setup, so that the back button and several tabs work.
     """
 
     number: int
@@ -185,7 +185,7 @@ class Workspace:
 
 
 def same_check(first: Settings, second: Settings) -> bool:
-    """Return whether a check with the first settings holds for the second."""
+    """Return whether a check with the first settings is valid for the second."""
 
     def key(settings: Settings) -> tuple[Mapping[str, str], Mapping[str, Any], tuple[str, ...]]:
         return settings.roles, settings.file_format, settings.refused

@@ -9,6 +9,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from ...errors import InputError, plural
+from ...phrases import list_items
 from ..arrays import Array, TableLike, to_numpy
 from ..categories import Labels
 from ..columns import RawRows
@@ -36,7 +37,7 @@ class NonFinite(NamedTuple):
         return (
             f"{self.what}: {plural(self.total, 'value')}, first in row {first}, "
             f"{column_label(names[self.column])}; {plural(self.n_rows, 'row')} and "
-            f"{plural(len(columns), 'column')} affected: {first_items(columns)}"
+            f"{plural(len(columns), 'column')} affected: {list_items(columns)}"
         )
 
 
@@ -140,13 +141,6 @@ class Container:
 def column_label(name: object) -> str:
     """Return how messages refer to a column, given its name or position."""
     return f"column {name!r}" if isinstance(name, str) else f"column {name}"
-
-
-def first_items(items: Sequence[str], max_items: int = 5) -> str:
-    """Join the first items of a list and count the others."""
-    n_others = len(items) - max_items
-    others = f" and {n_others:,} more" if n_others > 0 else ""
-    return ", ".join(items[:max_items]) + others
 
 
 def summarise_non_finite(rows: np.ndarray, columns: np.ndarray, entries: np.ndarray) -> NonFinite:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, plural
+from ...phrases import list_items, truncate
 from ..arrays import TableLike
 from ..categories import Labels
 from ..row_groups import is_missing
-from .base import column_label, first_items
+from .base import column_label
 
 # Kinds of NumPy dtypes whose entries are numbers. Complex numbers raise an error later.
 NUMERIC_KINDS = "biufc"
@@ -78,7 +79,9 @@ def check_unique_names(names: Sequence[object]) -> None:
 
 
 def read_labels(entries: np.ndarray, *, is_category: bool, order: object = None) -> Labels | None:
-    """Return a column as labels; None unless all entries are texts, most of them not numbers.
+    """Return a column as labels, or None if it is numeric.
+
+    The result is None unless all entries are texts, most of which are not numbers.
 
     ``is_category`` states that the dtype is categorical, of any entries. ``order`` are the levels
     of an ordered category.
@@ -110,7 +113,7 @@ def check_numeric(columns: Mapping[Any, np.ndarray]) -> None:
     if problems:
         described = [f"{column_label(name)} ({problem})" for name, problem in problems.items()]
         raise InputError(
-            f"X has {plural(len(problems), 'non-numeric column')}: {first_items(described)}. Drop "
+            f"X has {plural(len(problems), 'non-numeric column')}: {list_items(described)}. Drop "
             "identifiers and labels; encode categories (e.g. `OneHotEncoder`) and convert dates "
             "to numbers."
         )
@@ -132,7 +135,8 @@ def _non_numeric(entries: np.ndarray) -> str | None:
             if isinstance(entry, list | tuple | np.ndarray):
                 return "lists"
             if isinstance(entry, str | bytes) and not _represents_number(entry):
-                return f"text, e.g. {_truncate(entry)!r}"
+                text = entry.decode(errors="replace") if isinstance(entry, bytes) else str(entry)
+                return f"text, e.g. {truncate(text, MAX_TEXT_LENGTH)!r}"
     return None
 
 
@@ -142,8 +146,3 @@ def _represents_number(entry: str | bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _truncate(text: str | bytes) -> str:
-    plain = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-    return plain if len(plain) <= MAX_TEXT_LENGTH else f"{plain[: MAX_TEXT_LENGTH - 1]}…"

@@ -29,7 +29,7 @@ RowFunction = Callable[..., Any]  # function of a block and of its rows of furth
 # Approximate number of entries of entrywise blocks: large enough to hide Python's overhead, small
 # enough for a dozen temporary arrays to fit into the cache.
 ENTRIES_PER_BLOCK = 2**17
-# On a GPU each function call takes microseconds, whatever the size.
+# On a GPU each function call takes microseconds for any size.
 ENTRIES_ON_ACCELERATOR = 2**25
 # Products of stored entries, per entry of X, that take as long as a conversion to dense.
 _MIN_ENTRIES_PER_CONVERSION = 2.5
@@ -185,12 +185,15 @@ class Operator(ABC):
         return WeightedOperator(self, factors)
 
     def with_shadows(self, shadows: Shadows) -> Operator:
-        """Return the matrix with shadows of its columns; in memory unless a subclass is lazy."""
+        """Return the matrix with shadows of its columns.
+
+        The result is in memory unless a subclass is lazy.
+        """
         from .dense import DenseOperator
 
         return DenseOperator(shadows.append_to(self.dense(), np.arange(self.shape[0])))
 
-    def shifted(self, left: Array, right: Array) -> Operator:
+    def subtract_product(self, left: Array, right: Array) -> Operator:
         """Return X - left right, for left (n, k) and right (k, p) with small k."""
         from .shifted import ShiftedOperator
 
@@ -249,7 +252,7 @@ class _PowerSums:
 
 
 def integer_power(block: Array, power: int) -> Array:
-    """Compute a power by repeated multiplication, much faster than ``block**power``."""
+    """Compute a power by multiplication, faster than ``block**power``."""
     result = block
     for digit in f"{power:b}"[1:]:
         result = result * result

@@ -97,7 +97,7 @@ class ArrayRows(Source):
 
 
 class ShadowedRows(Source):
-    """Rows of another source with shadows of some columns, made when a block is read.
+    """Rows of another source with shadows of some columns.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ class DenseOperator(Operator):
     def scale_rows(self, factors: Array) -> DenseOperator:
         return DenseOperator(self.X * factors[:, None])
 
-    def shifted(self, left: Array, right: Array) -> DenseOperator:
+    def subtract_product(self, left: Array, right: Array) -> DenseOperator:
         return DenseOperator(self.X - left @ right)
 
     def power_sums(self, power: int, weights: Array) -> Array:

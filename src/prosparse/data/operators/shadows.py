@@ -1,8 +1,9 @@
 """Shadow columns: randomised copies of the columns of a data matrix.
 
 A shadow of a column contains the same entries with permuted rows, or the same deviations from a
-centre with random signs. The columns of a categorical variable share permutations and signs. With
-groups, rows are permuted within groups. A shadow has the missing values of its column: only rows in
+centre with random signs; some variables of a matrix may have the one, and others the other. The
+columns of a categorical variable share permutations and signs. With groups, rows are permuted
+within groups. A shadow has the missing values of its column: only rows in
 which all columns of the variable are observed are permuted.
 
 A matrix with K shadows of each of its p columns has p (K + 1) columns, in K + 1 layers of p. Column
@@ -31,7 +32,7 @@ _ENTRIES_PER_CHUNK = 2**20  # entries whose permutations or signs are in memory 
 
 
 class Centre(NamedTuple):
-    """Centres of the entries: the mean of the group, plus effects of the covariates of the row."""
+    """Centres of the entries: group means plus effects of covariates."""
 
     codes: np.ndarray  # (n,) group of each row: 0, 1, ...
     means: np.ndarray  # (n_groups, p)
@@ -56,20 +57,21 @@ class Centre(NamedTuple):
 
 
 class Shadows(NamedTuple):
-    """Random numbers of the shadows, and the places of the original columns."""
+    """Random numbers of the shadows, and the layers of the original columns."""
 
     n_shadows: int  # K
     seed: int
     codes: np.ndarray  # (n,) group of each row: 0, 1, ...
     variables: np.ndarray  # (p,) variable of each column: 0, 1, ...
     original_layer: np.ndarray  # (n_variables,) layer of the original columns
-    centre: Centre | None = None  # centres of random signs; None for permuted rows
+    signed: np.ndarray  # (n_variables,) mask of those with random signs; others have permuted rows
+    centre: Centre | None = None  # centres of random signs; None if there are none
     # (n, n_variables) mask of the rows that are permuted; None for all
     observed: np.ndarray | None = None
 
     @property
     def columns(self) -> np.ndarray:
-        """Positions in [originals, shadows 1, ..., shadows K] of the columns of all layers."""
+        """Positions of the columns of all layers in [originals, shadows]."""
         p, n_layers = self.variables.size, self.n_shadows + 1
         layers = np.arange(n_layers)[:, None] - self.original_layer[self.variables]
         return np.asarray((layers % n_layers) * p + np.arange(p)).ravel()
@@ -116,18 +118,21 @@ class Shadows(NamedTuple):
             part = (
                 block if columns.size == p else xp.take(block, from_numpy(columns, block), axis=1)
             )
-            count = chunk.stop - chunk.start
-            if rng is not None and self.centre is None:
+            shape, signed = (block.shape[0], chunk.stop - chunk.start), self.signed[chunk]
+            permuted = part
+            if rng is not None and not signed.all():
                 observed = None if self.observed is None else self.observed[rows, chunk]
-                permutations = row_permutations(self.codes[rows], count, rng, observed)
-                part = _permute(part, permutations[:, variables])
-            elif self.centre is not None:
+                permutations = row_permutations(self.codes[rows], shape[1], rng, observed)
+                permuted = _permute(part, permutations[:, variables])
+            if self.centre is not None and signed.any():
                 centre = from_numpy(self.centre.of_block(rows, columns), block, block.dtype)
                 deviation = part - centre
                 if rng is not None:
-                    signs = random_signs((block.shape[0], count), rng)[:, variables]
+                    signs = random_signs(shape, rng)[:, variables]
                     deviation = from_numpy(signs, block, block.dtype) * deviation
                 part = centre + deviation
+            if not signed.all():
+                part = xp.where(from_numpy(signed[variables], block), part, permuted)
             parts.append(part)
             positions.append(columns)
         if len(parts) == 1:
@@ -136,7 +141,7 @@ class Shadows(NamedTuple):
         return xp.take(xp.concat(parts, axis=1), from_numpy(order, block), axis=1)
 
     def _chunks(self, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray, slice]]:
-        """Yield columns, their variables relative to the chunk, and the chunk of variables."""
+        """Yield columns, their variables, and the chunk of variables."""
         for chunk in slices_of(self.original_layer.size, max(1, _ENTRIES_PER_CHUNK // n_rows)):
             inside = (self.variables >= chunk.start) & (self.variables < chunk.stop)
             columns = np.flatnonzero(inside)
@@ -155,9 +160,9 @@ class Shadows(NamedTuple):
         indices, data = S.indices.copy(), S.data
         signs = np.ones(data.size)
         if rng is not None:
-            for columns in self._columns_by_variable():
+            for columns, is_signed in zip(self._columns_by_variable(), self.signed, strict=True):
                 stored = [slice(S.indptr[j], S.indptr[j + 1]) for j in columns]
-                if self.centre is None:
+                if not is_signed:
                     permutation = row_permutations(self.codes[rows], 1, rng)[:, 0]
                     for part in stored:
                         indices[part] = permutation[indices[part]]
@@ -170,7 +175,8 @@ class Shadows(NamedTuple):
         if self.centre is not None:
             columns = np.repeat(np.arange(p), np.diff(S.indptr))
             centre = self.centre.of_entries(rows[indices], columns)
-            data = centre + signs * (data - centre)
+            is_signed = self.signed[self.variables[columns]]
+            data = np.where(is_signed, centre + signs * (data - centre), data)
         shadow = sparse.csc_array((data, indices, S.indptr), S.shape)
         shadow.has_sorted_indices = False
         return shadow
@@ -188,10 +194,12 @@ def draw_shadows(
     rng: np.random.Generator,
     centre: Centre | None = None,
     seen: np.ndarray | None = None,
+    permuted: np.ndarray | None = None,
 ) -> Shadows:
     """Draw the random numbers of the shadows; see `Shadows`.
 
-    ``seen`` (n, p) is the mask of the observed entries, if some are missing.
+    ``seen`` (n, p) is the mask of the observed entries, if some are missing. With a centre, all
+    variables outside the mask ``permuted`` (n_variables,) have random signs.
     """
     n_variables = int(variables.max()) + 1
     layer = rng.integers(n_shadows + 1, size=n_variables)
@@ -201,7 +209,10 @@ def draw_shadows(
         observed = np.ones((codes.size, n_variables), dtype=bool)
         for j, variable in enumerate(variables):
             observed[:, variable] &= seen[:, j]
-    return Shadows(n_shadows, seed, codes, variables, layer, centre, observed)
+    signed = np.full(n_variables, centre is not None)
+    if permuted is not None:
+        signed &= ~permuted
+    return Shadows(n_shadows, seed, codes, variables, layer, signed, centre, observed)
 
 
 def row_permutations(
@@ -214,9 +225,14 @@ def row_permutations(
 
     With a mask ``observed`` (n, count), only the rows in the mask are permuted.
     """
-    keys, strata = rng.random((codes.size, count)), codes[:, None]
-    if observed is not None:
-        keys, strata = np.where(observed, keys, 0.0), 2 * strata + ~observed
+    if observed is None:
+        by_column = np.empty((count, codes.size), dtype=np.intp)
+        sizes = np.bincount(codes)
+        for rows in np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1]):
+            by_column[:, rows] = rng.permuted(np.tile(rows, (count, 1)), axis=1)
+        return by_column.T
+    keys = np.where(observed, rng.random((codes.size, count)), 0.0)
+    strata = 2 * codes[:, None] + ~observed
     permutations = np.empty(keys.shape, dtype=np.intp)
     places = np.broadcast_to(np.argsort(strata, axis=0, kind="stable"), keys.shape)
     order = np.argsort(strata + keys, axis=0, kind="stable")
@@ -230,7 +246,7 @@ def random_signs(shape: int | tuple[int, int], rng: np.random.Generator) -> np.n
 
 
 def _permute(block: Array, permutations: np.ndarray) -> Array:
-    """Move the rows of each column of an array of any library."""
+    """Permute the rows of each column of an array of any library."""
     if is_numpy_array(block):
         return np.take_along_axis(block, permutations, axis=0)
     xp, (n, p) = array_namespace(block), block.shape

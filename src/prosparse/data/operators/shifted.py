@@ -90,7 +90,7 @@ class ShiftedOperator(TransformedOperator):
 
 
 def _nonzero_products(left: np.ndarray, power: int) -> Iterator[tuple[dict[int, int], np.ndarray]]:
-    """Yield the nonzero products of 1 to ``power`` columns of L, with their exponents."""
+    """Yield nonzero products of columns of L, with their exponents."""
     products: list[tuple[dict[int, int], np.ndarray]] = [({}, np.ones(left.shape[0]))]
     for _ in range(power):
         longer = []

@@ -187,19 +187,19 @@ class SparseOperator(Operator):
         absent = np.where(count[:, None] < self.shape[0], every - stored, 0.0)
         return np.asarray(total + integer_power(-shift * factor, power)[:, None] * absent)
 
-    def _scaled(self) -> tuple[Any, Array]:
+    def _scale_entries(self) -> tuple[Any, Array]:
         S = self.S.copy()
         S.data *= self.factor[S.indices]
         return S, self.shift * self.factor
 
     def gram(self) -> Array:
-        S, mean = self._scaled()
+        S, mean = self._scale_entries()
         total = np.asarray(S.sum(axis=0))
         cross = np.outer(total, mean)
         return (S.T @ S).toarray() - cross - cross.T + self.shape[0] * np.outer(mean, mean)
 
     def outer(self) -> Array:
-        S, mean = self._scaled()
+        S, mean = self._scale_entries()
         entries = np.bincount(S.indices, minlength=self.shape[1])
         dense = entries > _MIN_DENSITY * self.shape[0]
         many, few = np.flatnonzero(dense), np.flatnonzero(~dense)

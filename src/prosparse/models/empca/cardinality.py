@@ -11,7 +11,7 @@ maximum log-likelihood
 with A = Q'CQ / n, Q (p, d) an orthonormal basis of the span, sigma2 = (tr C / n - tr A) / (p - d).
 For one component this is a function of w'Cw: the sparse component is the maximum likelihood
 estimate of a factor with at most K loadings. The criterion subtracts log(n) / 2 for each nonzero
-loading and the logarithm of the number of sets of as many loadings, which corrects for their
+loading, and the logarithm of the number of sets of as many loadings. The latter corrects for their
 selection by the data [CC08].
 """
 

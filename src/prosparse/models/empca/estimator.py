@@ -380,7 +380,7 @@ class EMPCA(SparseProjection):
         """Select the number of nonzeros if none was given; fit the components."""
         if self.n_nonzero is not None:
             return solve_form(quadratic, self._options(op, count, self.n_nonzero))
-        d, varying = self._bounded(count), op.shape[1]
+        d, varying = self._limit_count(count), op.shape[1]
         largest = max(1, varying // d) if self.orthogonality == "disjoint" else varying
         path = cardinality_path(
             quadratic, lambda K: self._options(op, count, K), total, largest=largest
@@ -391,7 +391,7 @@ class EMPCA(SparseProjection):
         self.criterion_path_ = columns.values(columns.log_density(path.criterion, entries))
         return solve_form(quadratic, self._options(op, count, path.best))
 
-    def _bounded(self, count: int) -> int:
+    def _limit_count(self, count: int) -> int:
         """Return the number of components to compute."""
         return max(1, min(count, MAX_COUNTED)) if isinstance(self.n_components, str) else count
 
@@ -400,7 +400,7 @@ class EMPCA(SparseProjection):
     ) -> EmpcaOptions:
         """Return the options of the search, checked against the data."""
         return EmpcaOptions(
-            cardinalities=self._cardinalities(self._bounded(count), op.shape[1], n_nonzero),
+            cardinalities=self._cardinalities(self._limit_count(count), op.shape[1], n_nonzero),
             nonnegative=self.nonnegative,
             orthogonality=self.orthogonality,
             cosine=math.cos(math.radians(90.0 if self.min_angle is None else self.min_angle)),

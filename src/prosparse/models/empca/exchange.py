@@ -4,10 +4,10 @@
         JMLR 14, 2013.
 
 EM finds good supports from many starts. A support, with the optimal loadings on it
-(`nonnegative.optimal_loadings`), is replaced by a better one: first by the K largest entries of
-Cw, which does not decrease the objective [YZ13], then by swaps. Either the best swap is made at a
-time (`best_swap`) or, if that takes too many eigenproblems, many at once (`rough_swaps`,
-`exact_swaps`). A step returns its argument if nothing improves.
+(`nonnegative.optimal_loadings`), is replaced by a better one. The K largest entries of Cw do not
+decrease the objective [YZ13]; swaps follow. Either the best swap is made at a time (`best_swap`)
+or, if that takes too many eigenproblems, many at once (`rough_swaps`, `exact_swaps`). A step
+returns its argument if nothing improves.
 
 Symbols: f = Cw (p,); S the support, of K variables; the gain of a swap is positive if replacing
 variable i by variable j increases the objective.

@@ -29,7 +29,7 @@ def optimal_loadings(quadratic: Quadratic, w: Floats, c: Constraint, tol: float 
         value, best = renormalise(quadratic, w, near=True)
         return Support(best, value)
     S = np.flatnonzero(w)
-    small = quadratic.restricted(S)
+    small = quadratic.restrict(S)
     begun = Support(w[S], float(small.form(w[None, S])[0]))
     step = make_nonnegative_step(small)
     run = iterate(step, begun, max_iter=MAX_STEPS, tol=tol * begun.bound)

@@ -76,11 +76,11 @@ class Quadratic(ABC):
         """
 
     @abstractmethod
-    def deflated(self, w: Floats) -> Quadratic:
+    def deflate(self, w: Floats) -> Quadratic:
         """Return the form deflated by w, in addition to earlier deflations."""
 
     @abstractmethod
-    def restricted(self, S: Indices) -> Quadratic:
+    def restrict(self, S: Indices) -> Quadratic:
         """Return the form restricted to the variables S."""
 
     def form(self, W: Floats) -> Floats:
@@ -113,7 +113,7 @@ class Gram(Quadratic):
     def leading(self, S: Indices, near: Floats | None = None) -> tuple[float, Floats]:
         return leading_pair(self.block(S), near)
 
-    def deflated(self, w: Floats) -> Gram:
+    def deflate(self, w: Floats) -> Gram:
         q = new_direction(self.Q, w)
         if q is None:
             return self
@@ -123,7 +123,7 @@ class Gram(Quadratic):
         result.Q = np.column_stack([self.Q, q])
         return result
 
-    def restricted(self, S: Indices) -> Gram:
+    def restrict(self, S: Indices) -> Gram:
         return Gram(self.block(S))
 
 
@@ -237,11 +237,11 @@ class DataForm(Quadratic):
         deflated: Floats = outer - cross - cross.T + Y @ (QS.T @ QS) @ Y.T
         return deflated
 
-    def deflated(self, w: Floats) -> DataForm:
+    def deflate(self, w: Floats) -> DataForm:
         q = new_direction(self.Q, w)
         return self if q is None else DataForm(self.op, np.column_stack([self.Q, q]))
 
-    def restricted(self, S: Indices) -> Quadratic:
+    def restrict(self, S: Indices) -> Quadratic:
         if S.size <= min(2 * self.op.shape[0], MAX_DENSE_SIDE):
             return Gram(self.block(S))
         return DataForm(self.op.take_columns(S), self.Q[S], self.Y)

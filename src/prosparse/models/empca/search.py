@@ -239,7 +239,7 @@ def find_at_angle(
         return find_component(quadratic, c, effort, rng, warm)
     deflated = quadratic
     for v in V.T:
-        deflated = deflated.deflated(v)
+        deflated = deflated.deflate(v)
     S = np.flatnonzero(c.allowed)
     first = embed(deflated.leading(S)[1], S, quadratic.width)
     rows = [first, -first, *(w for w in warm if np.any(w))]

@@ -99,7 +99,7 @@ def remove_component(remaining: Remaining, w: Floats, orthogonality: Orthogonali
     if orthogonality == "disjoint":
         return remaining._replace(allowed=remaining.allowed & (w == 0))
     if orthogonality == "deflation":
-        return remaining._replace(quadratic=remaining.quadratic.deflated(w))
+        return remaining._replace(quadratic=remaining.quadratic.deflate(w))
     return remaining
 
 
@@ -289,7 +289,7 @@ def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]
 
 
 def optimality_gaps(solution: Solution) -> Floats:
-    """Bound the gap of each component, given the preceding ones, without a search."""
+    """Bound the gap of each component without a search."""
     remaining, options = all_variables(solution.quadratic), solution.options
     gaps = []
     for K, found in zip(options.cardinalities, solution.components, strict=False):

@@ -17,7 +17,7 @@ from .quadratic import Floats, Indices, Mask, Quadratic
 
 
 class Constraint(NamedTuple):
-    """Constraint on one component, besides its unit norm."""
+    """Constraint on one component, in addition to its unit norm."""
 
     K: int  # maximum number of nonzeros
     nonnegative: bool

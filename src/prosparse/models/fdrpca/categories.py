@@ -17,6 +17,7 @@ from ...data.covariates import RowDesign
 from ...data.frames import data_frame
 from ...data.row_groups import is_missing
 from ...errors import InputError
+from ...structure import Blocks
 from .._covariates import AdjustedProjection
 from .model import Solution
 
@@ -37,11 +38,20 @@ class CodedTable(NamedTuple):
         """Count the varying columns of each variable, (p,)."""
         return np.bincount(self.variable[columns.varying_index], minlength=self.sizes.size)
 
+    def varying_blocks(self, columns: Columns) -> Blocks:
+        """Return the varying columns of the variables that have any."""
+        counts = self.count_columns(columns)
+        is_category = np.isin(np.arange(counts.size), list(self.blocks))
+        return Blocks(counts[counts > 0], is_category[counts > 0])
+
 
 def read_levels(
     found: dict[int, Labels], names: list[str], scored: set[int]
 ) -> dict[str, np.ndarray]:
-    """Return the levels of the categories of a fit by name; ``scored`` ones are not pooled."""
+    """Return the levels of the categories of a fit by name.
+
+    ``scored`` ones are not pooled.
+    """
     return {
         names[k]: np.array(
             labels.order if k in scored else pool_levels(labels, names[k]), dtype=object
@@ -53,7 +63,7 @@ def read_levels(
 def replace_labels(
     X: TableLike, found: dict[int, Labels], levels: dict[int, tuple[str, ...]], names: list[str]
 ) -> TableLike:
-    """Replace labels by the positions of their levels, in the container type of ``X``."""
+    """Replace labels by positions of levels, in the same container type."""
     container = container_of(X)
     for k in levels.keys() - found.keys():
         entries = np.asarray(container.take_columns(X, np.array([k])), dtype=object).ravel()
@@ -74,7 +84,7 @@ def replace_labels(
 
 
 def code_table(X: np.ndarray, n_levels: dict[int, int], design: RowDesign) -> CodedTable:
-    """Code a validated data matrix for a fit, given the numbers of levels by position."""
+    """Code a validated data matrix for a fit."""
     blocks = {
         k: code_block(X[:, k], count, design.adjustment, design.scale)
         for k, count in n_levels.items()
@@ -93,12 +103,12 @@ def code_new_rows(level: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 
 class MixedProjection(AdjustedProjection):
-    """Base class of projections that accept categories as blocks of coded columns.
+    """Base class of projections that accept categories.
 
     Parameters of a subclass include ``ordered_scores``, and those of `_REQUIRE_NUMBERS`.
     """
 
-    _REQUIRE_NUMBERS = (("counts", True), ("rank_transform", True), ("control", "knockoff"))
+    _REQUIRE_NUMBERS = (("counts", True), ("rank_transform", True))
 
     category_columns_: np.ndarray
     category_levels_: dict[str, np.ndarray]
@@ -108,7 +118,7 @@ class MixedProjection(AdjustedProjection):
 
     @property
     def level_components_(self) -> dict[str, np.ndarray]:
-        """Contribution of each level of the categories to the scores, (n_components_, n_levels).
+        """Contributions of levels to the scores, (n_components_, n_levels).
 
         The scores are the sums of the contributions of all variables. The mean contribution of the
         rows is 0, and the root mean square is the entry of ``components_``.
@@ -195,7 +205,7 @@ class MixedProjection(AdjustedProjection):
     def _code_new_rows(
         self, Z: np.ndarray, standardised: np.ndarray, columns: np.ndarray, metadata: dict[str, Any]
     ) -> np.ndarray:
-        """Replace the standardised categories among some columns of Z by their coded columns."""
+        """Replace the categories among columns of Z by their coded columns."""
         names = self._level_names if self._has_categories else {}
         if not names:
             return standardised
@@ -211,7 +221,7 @@ class MixedProjection(AdjustedProjection):
         return np.column_stack(parts) if parts else standardised
 
     def _coded_components(self, columns: np.ndarray) -> np.ndarray:
-        """Return the components of some columns, with the coded columns of categories."""
+        """Return the components of some columns, with categories coded."""
         components = to_numpy(self.components_).astype(float)
         names = self._level_names if self._has_categories else {}
         if not names:

@@ -57,7 +57,7 @@ def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: in
 
 
 def check_categories(state: State) -> None:
-    """Check that levels, codes and components of the categories have equal names and lengths."""
+    """Check that the attributes of categories have equal names and lengths."""
     levels = state.get("category_levels_")
     if levels is None:
         return

@@ -33,6 +33,7 @@ from ...errors import (
 )
 from ...structure import (
     MIN_DOF,
+    Blocks,
     Knockoffs,
     ObservedData,
     SharedByKnockoffs,
@@ -105,19 +106,20 @@ class FDRPCA(MixedProjection):
     control : {"bh", "knockoff"}, default="bh"
         Control of the false discovery rate. "bh" applies the Benjamini-Hochberg procedure to the
         p-values; the rate is established by simulation. "knockoff" compares each variable with
-        randomised copies of it, its *shadows*; the rate is proved in finite samples (see Notes). It
-        selects at least 1 / (``fdr`` * ``n_shadows``) variables, or none.
+        randomised copies of it, its *shadows*; the rate is proven for finite samples, up to the
+        estimation of centres if ``null="robust"`` (see Notes). It selects at least
+        1 / (``fdr`` * ``n_shadows``) variables, or none.
     n_shadows : int, default=1
         Number of shadows of each variable, for ``control="knockoff"``. More shadows allow smaller
         selections.
     n_draws : int, default=1
         Number of times that the shadows are drawn, for ``control="knockoff"``. The e-values of all
-        draws are averaged: with 10 draws or more, the selection hardly depends on ``random_state``.
+        draws are averaged: with 10 draws or more, the selection depends little on ``random_state``.
     min_communality : float, default=0.0
         Minimum communality of selected variables, between 0 and 1.
     max_features : int or None, default=None
-        Maximum number of selected variables. Of more significant variables, those with the largest
-        communality are selected. By default, all significant variables are.
+        Maximum number of selected variables. If more are significant, those with the largest
+        communality are selected. By default, there is no maximum.
     rank_transform : bool, default=False
         Whether the test uses normal scores of the ranks of each column, which reduces the influence
         of single entries. Components and scores are computed from the untransformed columns.
@@ -139,11 +141,12 @@ class FDRPCA(MixedProjection):
         Number of selected variables; 0, with a warning, if no variable is selected.
     pvalues_ : ndarray of shape (n_features_in_,)
         P-values of the null hypothesis that a variable shares no variance with the others; 1 for
-        constant columns.
+        constant columns. With ``control="knockoff"``, medians over the draws of the p-values that
+        give the statistics; they do not determine the selection.
     qvalues_ : ndarray of shape (n_features_in_,)
         Benjamini-Hochberg adjusted p-values. Variables with a q-value of at most ``fdr`` and a
         communality of at least ``min_communality`` are selected. The p-values depend on ``fdr``;
-        fit again for another rate. With ``control="knockoff"``, the least rate at which each
+        fit again for another rate. With ``control="knockoff"``, the smallest rate at which each
         variable is selected.
     knockoff_statistics_ : ndarray of shape (n_draws, n_features_in_)
         Statistics of the knockoff filter: positive if a variable has a larger statistic than all of
@@ -222,11 +225,11 @@ class FDRPCA(MixedProjection):
     Notes
     -----
     **Null hypothesis.** A variable without shared variance is independent of the others. The
-    p-value is the larger one of two null distributions. Under *permutation*, the rows of the column
-    are exchangeable. Under *sign flips*, its entries have random signs and any magnitudes, so that
-    rows may differ in noise. Rows are divided by ``row_scale_`` before the test, which restores the
-    power that noisy rows cost. ``null="exchangeable"`` uses permutation alone, except for columns
-    with few nonzero entries.
+    p-value is the larger of those under two null distributions. Under *permutation*, the rows of
+    the column are exchangeable. Under *sign flips*, its entries have random signs and any
+    magnitudes, so that rows may differ in noise. Rows are divided by ``row_scale_`` before the
+    test, which restores the power that noisy rows cost. ``null="exchangeable"`` uses permutation
+    alone, except for columns with few nonzero entries.
 
     Rows must be independent. Time series and repeated measures violate this assumption. Pass
     patients, donors or batches as ``groups`` to compare rows within groups. Warnings report
@@ -244,19 +247,22 @@ class FDRPCA(MixedProjection):
     **Knockoffs.** With ``control="knockoff"``, a shadow of a variable has the same entries in
     random order, within groups (``null="exchangeable"``), or the same deviations from the centre
     with random signs (``null="robust"``, with or without covariates). It has the missing values of
-    the variable. Variables and shadows are tested together, and the knockoff filter selects the
+    the variable. The rows of a category are permuted together, or get signs together if there are
+    covariates. Variables and shadows are tested together, and the knockoff filter selects the
     variables that exceed their shadows. If null variables are exchangeable with their shadows,
     given all others, the false discovery rate is at most ``fdr`` for any number of rows and any
-    distribution. With several draws, the e-BH procedure is applied to the mean e-values.
-    ``min_communality`` removes variables after the selection; the rate of the remaining ones is not
-    proved.
+    distribution. Permuted rows satisfy this exactly if rows are exchangeable. Random signs satisfy
+    it if deviations are symmetric, up to an error of the order of 1 / n_samples for each centre
+    that is estimated. With several draws, the e-BH procedure is applied to the mean e-values.
+    ``min_communality`` and ``max_features`` remove variables after the selection; the rate of the
+    remaining ones is not proven.
 
     **Categories** are columns of a DataFrame with category or string dtype. Booleans are numbers 0
     and 1. A category with L levels is a block of L - 1 orthonormal columns, as in PCA of mixed data
-    (FAMD, PCAmix). It is tested and selected as one variable: its communality is the mean R2 of its
-    columns, and its rows are permuted, or get signs, together. Levels with fewer than five rows are
-    pooled if there are several. ``inverse_transform`` returns NaN in columns of categories.
-    ``counts=True``, ``rank_transform=True`` and ``control="knockoff"`` require numbers.
+    (FAMD, PCAmix). It is tested and selected as one variable, and its communality is the mean R2 of
+    its columns. Permutations and signs are common to its columns. Levels with fewer than five rows
+    are pooled if there are several. ``inverse_transform`` returns NaN in columns of categories.
+    ``counts=True`` and ``rank_transform=True`` require numbers.
 
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
@@ -304,6 +310,7 @@ class FDRPCA(MixedProjection):
         ("pvalue", "pvalues_"),
         ("qvalue", "qvalues_"),
         ("evalue", "evalues_"),
+        ("knockoff_statistic", "knockoff_statistics_"),
         ("count_weight", "count_weights_"),
         ("count_proportion", "count_proportions_"),
         ("count_noise", "count_noise_"),
@@ -372,9 +379,9 @@ class FDRPCA(MixedProjection):
             Group labels of the rows (donors, batches, repeated measures). Columns are centred
             within groups, which removes differences between groups.
         covariates : DataFrame or array-like of shape (n_samples, n_covariates) or None
-            Known variables of the rows, such as age, sex and batch. Variables are tested, and
-            components fitted, beyond what the covariates explain of them. Categorical, string and
-            boolean columns are coded by indicators of their levels.
+            Known variables of the rows, such as age, sex and batch. Their effects are removed
+            before variables are tested and components are fitted. Categorical, string and boolean
+            columns are coded by indicators of their levels.
 
         Returns
         -------
@@ -397,21 +404,21 @@ class FDRPCA(MixedProjection):
             if seen is not None:
                 op = fill_by_design(op, seen, design.adjustment)
             adjusted = self._adjust(op, columns, design)
-            op, columns, sizes = adjusted.op, adjusted.columns, None
+            op, columns, blocks, sizes = adjusted.op, adjusted.columns, None, None
             tested_op = self._normal_scores(table, columns) if self.rank_transform else op
             data = StandardisedData(adjusted.residuals, design.adjustment)
             if seen is not None:
                 seen = seen[:, adjusted.kept]
                 if coded is not None:
-                    kept = coded.count_columns(columns)
-                    sizes = kept[kept > 0]
+                    blocks = coded.varying_blocks(columns)
+                    sizes = blocks.sizes
                 data, factors = observed_data(adjusted.residuals, seen, design.adjustment, sizes)
                 columns = _divide_scales(columns, factors)
             prepared = prepare_data(
                 tested_op, design.adjustment, self.null == "robust", seen, sizes
             )
             self.row_scale_, tested = prepared.row_scale, prepared.data
-            by_knockoffs = self._apply_knockoffs(tested_op, design.adjustment, seen)
+            by_knockoffs = self._apply_knockoffs(tested_op, design.adjustment, seen, blocks)
             has_rounding = self.counts or seen is not None
             rounding = (
                 np.zeros(op.shape[1]) if has_rounding else _rounding_squares(table, columns, op)
@@ -456,7 +463,7 @@ class FDRPCA(MixedProjection):
         return self._allows_missing(X) and container_of(X).has_missing(X)
 
     def _standardise_table(self, table: Table) -> tuple[Operator, Columns, np.ndarray | None]:
-        """Standardise the columns; return the mask of the observed entries if any are missing."""
+        """Standardise the columns; return the mask of the observed entries."""
         if not self._is_incomplete(table):
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
             return op, columns, None
@@ -515,7 +522,11 @@ class FDRPCA(MixedProjection):
         return _standard_residuals(X, columns, null.proportions, rows, mean, scale)
 
     def _apply_knockoffs(
-        self, op: Operator, adjustment: RowAdjustment, seen: np.ndarray | None
+        self,
+        op: Operator,
+        adjustment: RowAdjustment,
+        seen: np.ndarray | None,
+        blocks: Blocks | None,
     ) -> SharedByKnockoffs | None:
         """Select variables by the knockoff filter; None if it is not used."""
         if self.control != "knockoff":
@@ -527,7 +538,7 @@ class FDRPCA(MixedProjection):
             seed=seed_of(self.random_state),
             signs=self.null == "robust",
         )
-        return select_shared_by_knockoffs(op, adjustment, options, seen)
+        return select_shared_by_knockoffs(op, adjustment, options, seen, blocks)
 
     def _normal_scores(self, table: Table, columns: Columns) -> Operator:
         """Standardise the normal scores of the varying columns."""
@@ -600,7 +611,7 @@ class FDRPCA(MixedProjection):
         return self._code_new_rows(Z, standardised, columns, metadata)
 
     def _is_incomplete(self, table: Table) -> bool:
-        """Return whether scores are computed from coded rows or given the observed values."""
+        """Return whether rows are coded, or have missing values."""
         return self._has_categories or self._has_missing(table)
 
     def __sklearn_tags__(self) -> Tags:

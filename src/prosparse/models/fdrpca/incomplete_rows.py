@@ -1,4 +1,4 @@
-"""Rows with missing values: fitted data, and scores given the observed entries.
+"""Rows with missing values, in ``fit`` and in new data.
 
 Symbols: V (q x d) components of the q selected variables, standardised; L their variances; s the
 mean variance of the other principal components. The variables follow the factor model
@@ -32,7 +32,7 @@ class ScoreDistribution(NamedTuple):
 
 
 def missingness_pvalue(data: StandardisedData, seen: np.ndarray, scores: np.ndarray) -> float:
-    """Test whether the number of missing values in a row depends on the components.
+    """Test whether missing values depend on the components.
 
     Returns the p-value of the F test of the proportion of missing values on the orthonormal scores
     (n, d).

@@ -40,7 +40,7 @@ class Options(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Result of a fit, for the columns of the operator, or for variables with blocks of columns."""
+    """Result of a fit, for the columns or variables of the operator."""
 
     test: SharedVariables | SharedByKnockoffs
     qvalues: np.ndarray  # (p,)

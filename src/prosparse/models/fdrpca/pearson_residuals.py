@@ -1,4 +1,4 @@
-"""Pearson residuals of counts, adjusted for sequencing depth and overdispersion.
+"""Pearson residuals of counts.
 
 Rows of counts differ in their totals, e.g. cells in sequencing depth or texts in length. Such
 differences alone correlate all columns. If rows differ in their size factor N_i only and columns in
@@ -129,7 +129,7 @@ def row_factors(counts: Operator, squares: Operator, model: CountModel) -> RowFa
 def column_moments(
     counts: Operator, squares: Operator, model: CountModel, rows: RowFactors
 ) -> Moments:
-    """Compute means and standard deviations of the columns of diag(a) (X - N pi').
+    """Compute means and deviations of the columns of diag(a) (X - N pi').
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def residual_operator(
 
 
 class LimitedProduct:
-    """The function ``min(block, limit) @ F`` as a class, which can be pickled for a cluster."""
+    """The function ``min(block, limit) @ F`` as a picklable class."""
 
     def __init__(self, F: Array, limit: float = MAX_RESIDUAL):
         self.F, self.limit = F, limit
@@ -223,7 +223,7 @@ def _rounding(counts: Operator) -> float:
 
 
 def _min_size(total: float, n: int) -> float:
-    """Return the minimum size factor, for rows with counts in columns of low weight only."""
+    """Return the minimum size factor."""
     return MIN_RELATIVE_SIZE * total / max(n, 1)
 
 

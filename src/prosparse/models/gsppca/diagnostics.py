@@ -32,8 +32,9 @@ def empty_model() -> Diagnostic:
     """Report that the relaxed model contains no variable."""
     return Diagnostic(
         NoStructureWarning,
-        f"{StopReason.EMPTY_MODEL}. `relevance_` is zero, and `ranking_`, `support_` order "
-        "the variables by variance: do not interpret them. Try fewer components or more samples.",
+        f"{StopReason.EMPTY_MODEL}. `relevance_` is zero, and `ranking_` and `support_` "
+        "order the variables by variance: do not interpret them. Try fewer components or more "
+        "samples.",
     )
 
 
@@ -47,7 +48,7 @@ def no_shared_variance(rate: float) -> Diagnostic:
 
 
 def diagnose_refined(refined: Refined, given: bool) -> list[Diagnostic]:
-    """Check whether the components explain variables, and as many as there are components.
+    """Check whether the components explain enough variables.
 
     ``given`` states whether the number of variables was given.
     """

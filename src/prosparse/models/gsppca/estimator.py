@@ -23,11 +23,11 @@ from .solve import ModelPrior, NoiseEstimator, Options, Solution, solve
 class GSPPCA(GaussianProjection):
     """Globally sparse probabilistic PCA.
 
-    All components share one set of variables. A relaxed model ranks the variables, and the
-    marginal likelihood (evidence) of every number of variables along the ranking determines how
-    many are selected. The selection is then refined: variables are ranked by how much of them the
-    components of the other variables explain, and each may have its own noise variance. PCA on the
-    selected columns gives the components.
+    All components share one set of variables. A relaxed model ranks the variables, and the marginal
+    likelihood (evidence) of every number of variables along the ranking determines how many are
+    selected. The selection is then refined: variables are ranked by the proportion that the
+    components of the other variables explain. Each variable may have its own noise variance. PCA on
+    the selected columns gives the components.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ def _sum_derivatives(r2: Array, log_b: Array, floor: Array, density: Density) ->
 def _sum_block_derivatives(
     block: Array, order: Array, last: Array, log_b: Array, floor: Array, density: Density
 ) -> tuple[Array, ...]:
-    """Return the same sums for a block of rows."""
+    """Sum the log density and its derivatives over a block of rows."""
     return _sum_derivatives(_squared_radii(block, order, last, density.xp), log_b, floor, density)
 
 

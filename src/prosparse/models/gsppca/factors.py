@@ -178,9 +178,9 @@ def make_mixed_precision_step(
     """Return a step that uses single precision until rounding errors matter.
 
     A result in single precision is accepted if the bound increases by more than its rounding error
-    and ``min_increase``, or decreases by more than these from a start that an accelerator proposed.
-    Otherwise all later iterations are in double precision. The rounding error is subtracted from
-    the bound, so that the bound does not decrease at the change.
+    and ``min_increase``. It is also accepted if the bound decreases by more than these from a start
+    that an accelerator proposed. Otherwise all later iterations are in double precision. The
+    rounding error is subtracted from the bound, so that the bound does not decrease at the change.
     """
     xp = op.xp
     double_step, single_step = make_factor_step(op, n), make_factor_step(op, n, single)

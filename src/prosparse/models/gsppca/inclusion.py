@@ -1,6 +1,6 @@
 """Posterior probability of each variable given the components of the others.
 
-The evidence of the papers knows one noise variance, and a variable enters it through its variance
+The evidence of the papers has one noise variance and depends on each variable through its variance
 alone. Here, a variable x of n rows is a regression on d scores Z, which are computed without x
 (`refinement`). It belongs to one of four classes,
 
@@ -24,8 +24,8 @@ variable less probable.
 
 The proportions of the classes, including those of a grid of g, and s are estimated from all
 variables by EM (empirical Bayes). If most inactive variables have the same variance, a variable of
-larger variance is thus hardly an inactive one; if their variances differ, the variance of a
-variable says nothing.
+larger variance is thus unlikely to be inactive; if their variances differ, the variance is
+uninformative.
 
 [Z86]  A. Zellner. On assessing prior distributions and Bayesian regression analysis with g-prior
        distributions. Bayesian Inference and Decision Techniques, 1986.
@@ -61,7 +61,7 @@ class Explained(NamedTuple):
     dof_flips: np.ndarray  # (p,) f' under random signs
 
     def without_flips(self) -> Explained:
-        """Return the same with the exact distribution of R2 under rows of equal noise."""
+        """Return the posterior with the exact distribution of R2."""
         return self._replace(
             d_flips=np.full(self.r2.size, self.d), dof_flips=np.full(self.r2.size, self.dof)
         )
@@ -134,7 +134,7 @@ def infer_inclusion(
 
 
 class _Mixture:
-    """Mixture of the classes: inactive with common and own noise, then active by gain."""
+    """Mixture of the classes of inactive and active variables."""
 
     def __init__(self, explained: Explained, start: Proportions, log_prior_odds: float):
         self.explained, self.log_prior_odds = explained, log_prior_odds
@@ -166,7 +166,7 @@ class _Mixture:
         self.explained_squares = squares * explained.r2 * ratio
 
     def _own_factors(self, d: np.ndarray, dof: np.ndarray) -> np.ndarray:
-        """Compute the log Bayes factors of active variables with their own noise, (p, m)."""
+        """Compute the log Bayes factors with separate noise, (p, m)."""
         unexplained = np.log1p(self.gains * (1.0 - self.explained.r2[:, None]))
         return 0.5 * (dof - d)[:, None] * self.log_gains - 0.5 * dof[:, None] * unexplained
 
@@ -180,7 +180,7 @@ class _Mixture:
         return self.constant + np.hstack([common, own, common + factors, own + self.own_factors])
 
     def weights(self, proportions: Proportions) -> np.ndarray:
-        """Return the proportion of each class, active ones times the prior odds, (2 + 2 m,)."""
+        """Return the proportions of the classes with prior odds, (2 + 2 m,)."""
         active, own, gains, _ = proportions
         inactive = (1.0 - active) * np.array([1.0 - own, own])
         odds = active * np.exp(self.log_prior_odds)

@@ -3,8 +3,8 @@
 The evidence of the papers selects variables by their variance. The refinement starts from such a
 selection S and repeats two steps:
 
-1. R2(d) of each variable with the first d principal components of S, a member of S left out of its
-   own (`structure`). Columns are divided by their noise standard deviations, rows by their scales.
+1. R2(d) of each variable with the first d principal components of S without the variable itself
+   (`structure`). Columns are divided by their noise standard deviations, rows by their scales.
 2. The posterior probability of each variable (`inclusion`). The variables are ranked by their Bayes
    factors. With f_1 and f_0 the densities of an active and an inactive variable, the evidence of
    the first q variables is the product of f_1 over these and of f_0 over the others, times the
@@ -74,7 +74,7 @@ class Refined(NamedTuple):
 
     @property
     def relevance(self) -> np.ndarray:
-        """R2 with the likelihood ratio 1 + Bayes factor, relative to the largest, (p,)."""
+        """Relative R2 with the likelihood ratio 1 + Bayes factor, (p,)."""
         log_ratio = np.logaddexp(0.0, self.inclusion.log_bayes_factor)
         r2 = -np.expm1(-2.0 * log_ratio / self.explained.dof)
         return np.asarray(r2 / max(float(np.max(r2)), np.finfo(float).tiny))
@@ -100,9 +100,9 @@ class Refinement:
     op : Operator
         Centred data matrix.
     log_prior_odds : float
-        Added to the log odds of each variable.
+        Term that is added to the log odds of each variable.
     report : callable
-        Receives the log evidence of each round.
+        Progress that receives the log evidence of each round.
     """
 
     def __init__(
@@ -122,11 +122,11 @@ class Refinement:
     def select_dimension(self) -> Refined | None:
         """Select the number of components of largest evidence.
 
-        The search starts from the components that the variables with shared variance have in excess
-        of white noise, goes down, and ends after two numbers without improvement. Returns None if
-        no variables share variance. Random signs make the distribution of R2 the heavier, the more
-        of a variable is explained. Numbers of components are therefore compared by the exact
-        distribution.
+        The search starts from the number of components of the variables with shared variance that
+        exceed white noise. It decreases the number, and ends after two numbers without improvement.
+        Returns None if no variables share variance. Under random signs, the tails of R2 become
+        heavier as more of a variable is explained. Numbers of components are therefore compared by
+        the exact distribution.
         """
         shared = select_shared_variables(self.data.standardised, FDR).selected
         if shared.sum() < MIN_MEMBERS:
@@ -142,7 +142,7 @@ class Refinement:
         return best
 
     def _exact_log_evidence(self, found: Refined) -> float:
-        """Return the log evidence of all variables if R2 follows its exact distribution."""
+        """Return the log evidence with the exact distribution of R2."""
         exact = found.explained.without_flips()
         start = found.inclusion.proportions
         return infer_inclusion(exact, start, self.log_prior_odds).log_evidence
@@ -153,7 +153,7 @@ class Refinement:
         return max(results, key=lambda result: result.inclusion.log_evidence)
 
     def eliminate(self, d: int) -> np.ndarray:
-        """Remove the variables of smallest Bayes factors in steps, starting from all, (p,).
+        """Remove variables of small Bayes factors in steps, (p,).
 
         Returns the selection of the step of largest evidence.
         """

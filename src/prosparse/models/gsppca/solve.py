@@ -1,8 +1,8 @@
 """Solve GSPPCA: rank variables, compare cardinalities, fit components.
 
-The relaxed model ranks the variables (`model`), the evidence along the ranking determines their
-number (`evidence`), the components of the other variables refine the selection (`refinement`), and
-PCA on the selected columns gives the components.
+The relaxed model ranks the variables (`model`), and the evidence along the ranking determines their
+number (`evidence`). The components of the other variables refine the selection (`refinement`). PCA
+on the selected columns gives the components.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def solve(op: Operator, options: Options) -> Solution:
 def select_refined(
     op: Operator, options: Options
 ) -> tuple[Spectrum, SelectedVariables, list[Diagnostic]]:
-    """Select variables by the evidence, then refine by the components of the others."""
+    """Select variables by the evidence, and refine the selection."""
     with Progress(None, "GSPPCA, refinement", options.verbose) as bar:
         refinement = Refinement(
             op,
@@ -237,7 +237,7 @@ def select_variables(op: Operator, parts: Spectrum, d: int, options: Options) ->
 
 
 def path_inclusion(order: np.ndarray, q: np.ndarray, log_evidence: np.ndarray) -> np.ndarray:
-    """Return the posterior probability of each variable among the models along a ranking."""
+    """Return the posterior probability of variables along a ranking."""
     weights = np.zeros(order.size)
     np.add.at(weights, q - 1, np.exp(log_evidence - logsumexp(log_evidence)))
     probability = np.empty(order.size)

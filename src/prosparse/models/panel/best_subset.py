@@ -32,7 +32,7 @@ _MIN_VARIANCE = 1e-9  # proportion of the variance below which a candidate is kn
 
 
 class BestSubset(NamedTuple):
-    """Best set that was found, and an upper bound on the gain of all sets of its size."""
+    """Best set that was found, and an upper bound for its size."""
 
     variables: np.ndarray  # (q,)
     gain: float
@@ -175,7 +175,7 @@ def _single_gains(nodes: _Nodes) -> np.ndarray:
 
 
 def _examine(nodes: _Nodes, count: int, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bound the gain below each node; return the bounds and the candidates to branch on."""
+    """Bound the gain below each node; return candidates to branch on."""
     R, B, is_included, is_candidate, gain = nodes
     diagonal = np.einsum("bii->bi", R)
     is_useful = is_candidate & (diagonal > _MIN_VARIANCE * variances)

@@ -7,15 +7,14 @@ The interval of variable j in row i is the prediction plus or minus c_j g_i. The
 follows from the panel of the row: rows whose q panel variables are far from their means, relative
 to their covariance S, have larger errors. The exponent b, between 0 and 1, is the slope of the
 logarithm of the mean squared error of a row. The width c_j is a quantile of the absolute errors of
-calibration rows, divided by g_i: the k-th smallest of m, k = ceil((m + 1) coverage). If the
-calibration rows have not been used by `fit`, the interval covers a new row with at least this
-probability, whatever the distribution (Vovk, Gammerman & Shafer 2005; Lei et al. 2018).
+calibration rows, divided by g_i: the k-th smallest of m, k = ceil((m + 1) coverage). If `fit` has
+not used the calibration rows, the interval covers a new row with at least this probability for any
+distribution (Vovk, Gammerman & Shafer 2005; Lei et al. 2018).
 
-Some rows have larger errors than others. The rows are divided into fifths for each variable, by the
-mean squared error of *the other* variables in the row: the error of the variable itself would
-select the entries that its interval misses. All widths are multiplied by one factor, at least 1,
-with which the fifth with the largest errors is covered with probability 1 - 1.6 (1 - coverage):
-92 % for intervals of 95 %.
+Some rows have larger errors than others. For each variable, the rows are divided into fifths by the
+mean squared error of *the other* variables. The error of the variable itself would select the
+entries that its interval misses. All widths are multiplied by the smallest factor, at least 1, with
+which the last fifth is covered with probability 1 - 1.6 (1 - coverage): 92 % for intervals of 95 %.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _MIN_DISTANCE = 0.05  # smaller mean squares of the panel do not narrow the inte
 
 
 class Calibration(NamedTuple):
-    """Widths of the intervals, their coverage, and errors of the R2 of each variable."""
+    """Widths and coverage of the intervals, and errors of the R2."""
 
     width: np.ndarray  # (p,) c
     exponent: float  # b
@@ -92,7 +91,7 @@ def fit_exponent(errors: np.ndarray, distance: np.ndarray) -> float:
 
 
 def min_calibration_rows(coverage: float) -> int:
-    """Return the smallest number of scores whose largest covers with this probability."""
+    """Return the number of scores that the coverage requires."""
     return int(np.ceil(coverage / (1.0 - coverage) - _ROUNDING))
 
 
@@ -135,7 +134,7 @@ def fit_intervals(
 
 
 def order_by_error(errors: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Divide the rows into fifths for each column, by the errors of the other columns, (m, k).
+    """Divide the rows into fifths by the errors of other columns, (m, k).
 
     ``errors``, (m, k), are absolute errors. The mean squared relative error of the other columns is
     increasing from fifth to fifth; a single column uses ``distance``, (m,), instead.
@@ -168,7 +167,7 @@ def calibrate_on_folds(
     coverage: float,
     seed: int,
 ) -> Calibration:
-    """Calibrate the intervals on held-out rows, each predicted by the model of its fold.
+    """Calibrate the intervals on the held-out rows of all folds.
 
     Parameters
     ----------

@@ -86,7 +86,9 @@ def cross_validate(
 
 
 def count_repeats(op: Operator, codes: np.ndarray | None, n_folds: int) -> int:
-    """Return how often cross-validation is repeated; small tables allow many repetitions.
+    """Return the number of repetitions of cross-validation.
+
+    Small tables allow many repetitions.
 
     Folds that hold out one group each are not random.
     """
@@ -100,7 +102,7 @@ def count_repeats(op: Operator, codes: np.ndarray | None, n_folds: int) -> int:
 def estimate_models(
     op: Operator, scale: np.ndarray, whole: Fold, folds: list[Fold]
 ) -> CrossValidatedModel:
-    """Estimate factor models, and communalities in the held-out rows of the folds."""
+    """Estimate factor models and held-out communalities."""
     variances = to_numpy(op.column_squares()).astype(float) / op.shape[0]
     squares = held_out_squares(op, folds)
     common = estimate_common_variances(whole, folds, squares, variances)

@@ -36,7 +36,7 @@ def explain_recovery(model: VariableSelector, path: ModelPath | None, n_selected
 
 
 def check_panel(state: State) -> None:
-    """Check that the order, the proxies and the path belong to the selected columns."""
+    """Check that order, proxies and path match the selected columns."""
     selected = np.flatnonzero(state["support_"])
     if not np.array_equal(np.sort(state["order_"]), selected):
         raise ModelFileError("`order_` must contain each column of `support_` once.")

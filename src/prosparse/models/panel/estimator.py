@@ -141,7 +141,7 @@ class Panel(SparseProjection):
         the search is exact.
     empirical_weight_ : float
         Weight of the empirical covariance in the covariance that guides the selection; the factor
-        model has the remaining weight. It is chosen by held-out R2.
+        model has the remaining weight. It is selected by held-out R2.
     attainable_r2_ : float
         Proportion of the variance of a variable that all others predict in held-out rows, averaged
         over the variables.
@@ -176,10 +176,10 @@ class Panel(SparseProjection):
         Proportion of the held-out values of each variable that lie in its interval, calibrated
         without their fold; 1 for variables of the panel.
     heldout_coverage_by_error_ : ndarray of shape (5,)
-        The same in fifths of the rows, in the order of the prediction errors of the other
+        Proportion in fifths of the rows, in the order of the prediction errors of the other
         variables of the row.
     heldout_coverage_by_group_ : dict
-        The same in the rows of each group; empty without groups.
+        Proportion in the rows of each group; empty without groups.
     interval_exponent_ : float
         Exponent, between 0 and 1, by which the intervals widen with the distance of the panel of a
         row from the mean.
@@ -602,7 +602,7 @@ class Panel(SparseProjection):
         return data_frame(values, sizes.tolist(), "n_selected")
 
     def panel_to_frame(self) -> Any:
-        """Return the variables of the panel as a pandas DataFrame, for example to order probes.
+        """Return the variables of the panel as a pandas DataFrame.
 
         Returns
         -------
@@ -768,7 +768,7 @@ class Panel(SparseProjection):
             residual = errors.sum(axis=0)
             squares = np.where(is_missing, predicted**2 + variance, entries**2).sum(axis=0)
         if not self.depth_:
-            # Columns that hardly varied in `fit` would otherwise dominate the score.
+            # Columns with little variance in `fit` would otherwise dominate the score.
             factor = 1.0 / np.maximum(squares / (rows.n_rows * _MAX_VARIANCE_RATIO), 1.0)
             residual, squares = factor * residual, factor * squares
         total = float(np.sum(squares))
@@ -803,7 +803,7 @@ class Panel(SparseProjection):
             Predictions in the original units.
         std : ndarray of shape (n_samples, n_features_in_ - n_selected_)
             Standard deviations, if ``return_std=True``. Intervals of 1.96 standard deviations cover
-            95 % of the entries of held-out rows, whatever their distribution.
+            95 % of the entries of held-out rows, for any distribution.
         lower, upper : ndarrays of shape (n_samples, n_features_in_ - n_selected_)
             Limits that cover each variable with probability ``coverage``, if
             ``return_interval=True``. They are wider in rows whose panel is far from the mean, or
@@ -847,8 +847,8 @@ class Panel(SparseProjection):
     def calibrate(self, X: TableLike) -> Self:
         """Calibrate the prediction intervals on rows that ``fit`` has not used.
 
-        The intervals then cover each variable of a new row from the same distribution with
-        probability at least ``coverage``: split conformal prediction, valid for any number of rows
+        By split conformal prediction, the intervals then cover each variable of a new row from the
+        same distribution with probability at least ``coverage``. This holds for any number of rows
         and any distribution. At least ``coverage / (1 - coverage)`` values of each variable are
         required.
 

@@ -1,4 +1,4 @@
-"""Factor model whose common variances and communalities are estimated in held-out rows.
+"""Factor model with held-out common variances and communalities.
 
 Symbols: x (p,) a row of the centred data, v (p,) the variances of the columns, V (p, r) principal
 components, W (p, r) loadings, psi (p,) unique variances, z (r,) factors.
@@ -101,7 +101,7 @@ def estimate_common_variances(
 def _subtract_unique_variance(
     squared_V: np.ndarray, delta: np.ndarray, variances: np.ndarray
 ) -> np.ndarray:
-    """Compute delta - v'Psi v, where Psi is the residual variance given these components."""
+    """Compute delta - v'Psi v with the residual variance Psi."""
     unique = variances
     for _ in range(_N_ITERATIONS):  # unique and common variances depend on each other
         common = np.maximum(delta - squared_V.T @ unique, 0.0)
@@ -121,7 +121,7 @@ def build_factor_model(fold: Fold, common: np.ndarray, variances: np.ndarray) ->
 def leave_one_out_residuals(
     op: Operator, folds: list[Fold], squares: np.ndarray, models: list[FactorModel]
 ) -> np.ndarray:
-    """Compute the sums of squared residuals given all other columns, (n_folds, p).
+    """Compute sums of squared residuals given other columns, (n_folds, p).
 
     With the precision matrix P = (W W' + Psi)^-1 = Psi^-1 - C C', the residual of column j given
     all others is (P x)_j / P_jj.
@@ -152,7 +152,7 @@ def _fold_residuals(
 def _precision_squares_by_row(
     op: Operator, fold: Fold, psi: np.ndarray, C: np.ndarray
 ) -> np.ndarray:
-    """Compute the sums of squares of P x over held-out rows from the rows."""
+    """Compute sums of squares of P x over held-out rows."""
     like = op.column_squares()
     mean, C_device, inverse = (
         from_numpy(part, like, op.dtype) for part in (fold.mean, C, 1.0 / psi)
@@ -165,7 +165,7 @@ def _precision_squares_by_row(
 def _precision_squares_by_product(
     op: Operator, fold: Fold, squares: np.ndarray, psi: np.ndarray, C: np.ndarray
 ) -> np.ndarray:
-    """Compute the same from sums of squares and X'T with T = X C, without an array of rows."""
+    """Compute these sums without an array of rows, from X'T with T = X C."""
     T = project_some_rows(op, C, fold.held_out) - fold.mean @ C
     XT = project_columns(op, T, fold.held_out) - np.outer(fold.mean, T.sum(axis=0))
     cross = np.einsum("pr,pr->p", XT, C)
@@ -174,7 +174,7 @@ def _precision_squares_by_product(
 
 
 def shrink_communalities(measured: np.ndarray, scale: np.ndarray, n: int) -> np.ndarray:
-    """Shrink communalities towards the mean of columns with similar standard deviations.
+    """Shrink communalities towards those of columns of similar deviation.
 
     If all columns have the same unit (log expression, grey values), those with small standard
     deviations are mostly noise. Isotonic regression on the standard deviation estimates this
@@ -219,7 +219,7 @@ def rescale_loadings(
 def mix_covariances(
     model: FactorModel, fold: Fold, variances: np.ndarray, weight: float
 ) -> FactorModel:
-    """Mix the covariance of a factor model with the empirical one of the training rows.
+    """Mix the covariance of a factor model with the empirical one.
 
     The empirical covariance V diag(lambda) V' is a factor model as well: its factors are all
     principal components, and its unique variances are zero unless components are missing. The

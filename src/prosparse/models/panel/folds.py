@@ -123,7 +123,7 @@ def decompose_folds(op: Operator, splits: list[Split]) -> list[Fold]:
 
 
 def decompose_from_outer(op: Operator, outer: np.ndarray, splits: list[Split]) -> list[Fold]:
-    """Compute the components of the training rows from ``outer``, X X' of all rows."""
+    """Compute the components of the training rows from X X' of all rows."""
     folds, total = [], float(np.trace(outer))
     for training, held_out in splits:
         rows = np.flatnonzero(training)
@@ -198,7 +198,10 @@ def _from_gram(op: Operator, splits: list[Split]) -> Iterator[Fold]:
 
 
 def _leading_components(op: Operator, splits: list[Split]) -> Iterator[Fold]:
-    """Compute leading components by products with X; each fold starts from the one before."""
+    """Compute leading components by products with X.
+
+    Each fold starts from the components of the preceding fold.
+    """
     xp, like, rough = op.xp, op.column_squares(), op.rough()
     tolerance = max(_TOLERANCE, 30.0 * float(xp.finfo(rough.dtype).eps))
     start: np.ndarray | None = None
@@ -236,7 +239,7 @@ def _held_out_scores(
 def _sort_eigenpairs(
     pairs: tuple[np.ndarray, np.ndarray], p: int, total: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sort eigenpairs in decreasing order and drop rounding errors and excess components."""
+    """Sort eigenpairs, and drop rounding errors and excess components."""
     eigenvalues, vectors = pairs[0][::-1], pairs[1][:, ::-1]
     smallest = max(_RANK_TOLERANCE * float(eigenvalues[0]), _ZERO_TOLERANCE * total)
     rank = int(np.sum(eigenvalues > smallest))
@@ -252,7 +255,7 @@ def _max_components(p: int) -> int:
 
 
 def held_out_squares(op: Operator, folds: list[Fold]) -> np.ndarray:
-    """Compute the sums of squares of held-out rows around the training means, (n_folds, p)."""
+    """Compute held-out sums of squares around training means, (n_folds, p)."""
     xp, like = op.xp, op.column_squares()
     indicators = np.stack([fold.held_out for fold in folds], axis=1).astype(float)
 
@@ -272,7 +275,7 @@ def held_out_squares(op: Operator, folds: list[Fold]) -> np.ndarray:
 
 
 def run_parallel(op: Operator, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run the tasks in parallel if the data are in CPU memory, otherwise one after another."""
+    """Run the tasks, in parallel if the data are in CPU memory."""
     if op.whole is None or on_accelerator(op.whole):
         return [task() for task in tasks]
     return in_parallel(lambda task: task(), tasks)
@@ -293,7 +296,10 @@ def project_some_rows(op: Operator, weights: np.ndarray, rows: np.ndarray) -> np
 
 
 def project_columns(op: Operator, Y: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-    """Compute X'Y, (p, k), as a NumPy array; Y may contain the rows of a mask only."""
+    """Compute X'Y, (p, k), as a NumPy array.
+
+    Y may contain the rows of a mask only.
+    """
     if rows is not None and op.whole is not None:
         device_Y = from_numpy(Y, op.column_squares(), op.dtype)
         return to_numpy(take_rows(op, rows).T @ device_Y).astype(float, copy=False)

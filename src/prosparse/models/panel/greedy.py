@@ -1,4 +1,4 @@
-"""Greedy forward selection of variables under a factor model, followed by swaps.
+"""Greedy forward selection under a factor model, followed by swaps.
 
 Factor model of `factors`: x_k = w_k'z + e_k with z ~ N(0, I) and unique variances psi. Given the
 selected variables, the factors have the covariance S, initially I. Observing variable k changes it
@@ -21,8 +21,8 @@ Variables may be selected together (a *bundle*): the joint gain is then compared
 weights multiply the gains in comparisons only (`variance_weighting`).
 
 With many variables only those with the largest gains are updated (lazy evaluation, Minoux 1978).
-The gain of a variable decreases as others are selected, exactly for information and nearly always
-for reconstruction, so that its last known gain is an upper bound.
+The last known gain of a variable is an upper bound, because gains decrease as other variables are
+selected (always for information, nearly always for reconstruction).
 """
 
 from __future__ import annotations
@@ -138,7 +138,10 @@ def add_variable(model: FactorModel, A: np.ndarray, state: State, k: int) -> Sta
 
 
 def remove_variable(model: FactorModel, A: np.ndarray, state: State, k: int) -> State:
-    """Update the state after removing variable k: the same formulas with S + u u'."""
+    """Update the state after removing variable k.
+
+    The formulas are those of an addition with S + u u'.
+    """
     S, t, N = state
     Sw = S @ model.W[k]
     u = Sw / np.sqrt(max(model.psi[k] - model.W[k] @ Sw, 1e-12 * model.psi[k]))
@@ -252,7 +255,7 @@ class _CandidatePool:
         self.age = 0
 
     def refresh(self, is_candidate: np.ndarray) -> None:
-        """Update all variables if one outside the pool may be the best, or after some steps."""
+        """Update all variables if the pool may lack the best one."""
         if self.variables.size == is_candidate.size:
             return
         inside = self.variables[is_candidate[self.variables]]
@@ -302,7 +305,7 @@ def _bundle_numbers(bundles: list[np.ndarray], p: int) -> np.ndarray:
 
 
 def admissible_sizes(order: np.ndarray, constraints: Constraints) -> np.ndarray:
-    """Return the sizes at which an order can end: all included variables, no incomplete bundle."""
+    """Return the sizes at which an order can end."""
     numbers = _bundle_numbers(constraints.bundles, constraints.allowed.size)[order]
     is_incomplete = (numbers[:-1] >= 0) & (numbers[:-1] == numbers[1:])
     sizes = np.append(np.flatnonzero(~is_incomplete) + 1, order.size)
@@ -372,7 +375,7 @@ def order_greedily(
     constraints: Constraints,
     criterion: Criterion,
 ) -> Selection:
-    """Put other variables in the place of a selection, in greedy order."""
+    """Replace the variables of a selection, in greedy order."""
     allowed = np.zeros(constraints.allowed.size, dtype=bool)
     allowed[variables] = True
     constraints = constraints._replace(n_features=variables.size, allowed=allowed)

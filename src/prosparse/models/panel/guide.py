@@ -1,4 +1,4 @@
-"""Covariance that guides the selection, chosen by the held-out R2 of the panels that it selects.
+"""Covariance that guides the selection.
 
 The covariance is a weighted mean of the factor model and of the empirical covariance. Each weight
 selects panels in all folds, and the held-out rows evaluate them.
@@ -47,7 +47,7 @@ SMALL_TABLE = 100  # number of columns up to which all weights and swaps are eva
 
 
 class SelectionTask(NamedTuple):
-    """What is selected: constraints, criterion, and whether the size is given."""
+    """Constraints and criterion of the selection."""
 
     constraints: Constraints
     criterion: Criterion
@@ -70,7 +70,7 @@ class SelectionTask(NamedTuple):
         return swap_variables(model, selection, self.constraints, self.criterion)
 
     def certify(self, model: FactorModel, selection: Selection) -> tuple[np.ndarray, float]:
-        """Find the best variables, and an upper bound on the criterion of as many variables.
+        """Find the best variables, and an upper bound on the criterion.
 
         The bound is that of `greedy` if there are too many columns for an exact search.
         """
@@ -108,12 +108,12 @@ def choose_guide(
     factor_models: list[FoldModel],
     task: SelectionTask,
 ) -> Guide:
-    """Choose the weight of the empirical covariance by the held-out R2 of the panels.
+    """Select the weight of the empirical covariance by held-out R2.
 
     Each weight selects and predicts in each fold. Among the weights within one standard error of
-    the largest R2, the one that the shape of the data favours is chosen: the largest if there are
-    more rows than columns, otherwise the smallest. With many columns and few rows, the empirical
-    covariance is not considered, nor for information, which refers to the factors.
+    the largest R2, the largest weight is selected if there are more rows than columns, otherwise
+    the smallest. With many columns and few rows, the empirical covariance is not considered, nor
+    for information, which refers to the factors.
     """
     shares = cross_validated.squares.sum(axis=1)
     shares = shares / shares.sum()
@@ -177,7 +177,7 @@ def select_and_evaluate(
     fold_model: FoldModel,
     task: SelectionTask,
 ) -> FoldPath:
-    """Select variables without the held-out rows of a fold and evaluate them there."""
+    """Select variables without the held-out rows, and evaluate them there."""
     fold, squares, model = fold_model
     # Columns count by their variance in all rows: a column that varies more in the training rows
     # varies less in the held-out ones.

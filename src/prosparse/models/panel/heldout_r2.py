@@ -40,7 +40,10 @@ class PanelEvaluation(NamedTuple):
 
 
 def evaluated_sizes(count: int) -> np.ndarray:
-    """Return the sizes at which panels are evaluated; results between are interpolated."""
+    """Return the sizes at which panels are evaluated.
+
+    Results of other sizes are interpolated.
+    """
     sizes, size = list(range(1, min(count, _ALL_SIZES) + 1)), float(_ALL_SIZES)
     while size * _SIZE_RATIO < count:
         size *= _SIZE_RATIO
@@ -209,7 +212,7 @@ def evaluate_rows(
 def _interval_factor(
     residuals: list[np.ndarray], residual_squares: np.ndarray, n_rows: list[int]
 ) -> float:
-    """Compute the factor of the standard deviations with which 1.96 of them cover 95 %.
+    """Compute the factor that calibrates the standard deviations.
 
     Residuals of each fold are divided by the standard deviations of the other folds, as for new
     rows. The factor accounts for heavy tails, zeros and few rows.

@@ -1,7 +1,7 @@
 """Increments of R2 by each variable of a panel, for all variables.
 
-The factor model is rebuilt from the attributes of a fitted panel. Directions w_j come from its
-loadings and the variances of its scores, rescaled to the held-out communalities, so that
+The factor model is reconstructed from the attributes of a fitted panel. Directions w_j come from
+its loadings and the variances of its scores, rescaled to the held-out communalities, so that
 w_j'w_j + psi_j = 1. The posterior covariance S of the factors decreases as in `greedy`, and with it
 the unexplained common variance w_j'S w_j of each variable. The increments of a variable outside the
 panel are rescaled to its held-out R2: the model determines their proportions, held-out rows their

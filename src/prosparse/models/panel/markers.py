@@ -1,4 +1,4 @@
-"""Markers of labelled rows: variables with a larger mean in one label than in any other.
+"""Markers of labelled rows.
 
 The score of variable j for label l is the difference between its mean in l and its largest mean in
 another label, divided by the standard deviation within labels. Markers of l have positive scores;

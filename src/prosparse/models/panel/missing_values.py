@@ -1,4 +1,4 @@
-"""Missing values: completion of the rows of `fit`, and conditional expectations in new rows.
+"""Missing values of the rows of ``fit`` and of new rows.
 
 `fit` replaces missing values by draws from their distribution given the observed values of their
 row, under the covariance that guides the selection. The covariance is estimated from the completed
@@ -6,7 +6,7 @@ rows, which are drawn again (stochastic EM, Celeux & Diebolt 1985). Draws, unlik
 expectations, do not increase the correlations, so that held-out R2 is not too large.
 
 The values of a row are drawn from a covariance that was estimated *without* the row. With more
-columns than rows, the components of all rows contain the earlier draws of each row: its observed
+columns than rows, the components of all rows contain the earlier draws of each row. Its observed
 values would identify the row, and its draws would be repeated.
 """
 
@@ -68,7 +68,7 @@ def complete_rows(X: np.ndarray, seed: int) -> np.ndarray:
 def held_out_models(
     fitted: CrossValidatedModel, weight: float
 ) -> Iterator[tuple[np.ndarray, FactorModel]]:
-    """Yield rows, and a model of other rows with a weight of their empirical covariance.
+    """Yield rows, and a model of other rows.
 
     Large data have rows that no fold holds out; their model is that of all rows.
     """
@@ -127,7 +127,7 @@ def draw_missing(
 
 
 def missing_patterns(is_missing: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the rows of each pattern of missing values, and the pattern, (p,) bool."""
+    """Yield the rows of each pattern of missing values, and the pattern."""
     rows = np.flatnonzero(is_missing.any(axis=1))
     if not rows.size:
         return

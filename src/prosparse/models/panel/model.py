@@ -2,8 +2,8 @@
 
 1. A factor model is estimated whose common variances and communalities are those of held-out rows
    (`folds`, `factors`).
-2. The covariance of the factor model is mixed with the empirical one. The weight is chosen by the
-   held-out R2 of the panels that it selects (`choose_guide`).
+2. The covariance of the factor model is mixed with the empirical one. The weight is selected by the
+   held-out R2 of its panels (`choose_guide`).
 3. Variables are selected greedily and swapped (`greedy`); the best set of few columns is found
    exactly (`best_subset`). Among variables with similar gains, those with larger variance are
    preferred (`variance_weighting`).
@@ -191,7 +191,7 @@ def _variance_weights(scale: np.ndarray, op: Operator, options: Options) -> np.n
 
 
 def evaluate_fold_panels(op: Operator, guide: Guide, size: int) -> np.ndarray:
-    """Evaluate in each held-out row the panel that was selected without it, (n, 2)."""
+    """Evaluate panels that were selected without the held-out rows, (n, 2)."""
     return evaluate_rows(
         op,
         [fold_model.fold for fold_model in guide.fold_models],

@@ -1,4 +1,4 @@
-"""Variables of the panel in new rows, which may lack other columns and contain missing values."""
+"""Variables of the panel in new rows."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class NewRows:
 
     @cached_property
     def row_total(self) -> np.ndarray:
-        """Total count of each row: given, of all columns, or estimated from the panel, (n,)."""
+        """Total counts of the rows, given or estimated, (n,)."""
         values = self._raw_panel
         if self.totals is not None:
             row_total = np.asarray(self.totals, dtype=float)
@@ -94,7 +94,7 @@ class NewRows:
 
     @cached_property
     def panel(self) -> CompletedPanel:
-        """Standardised variables of the panel, with conditional expectations of missing ones."""
+        """Standardised variables of the panel, without missing values."""
         return expect_missing(self._standardised_panel, self.covariance)
 
     @cached_property
@@ -113,7 +113,10 @@ class NewRows:
 
     @property
     def target(self) -> tuple[TableLike, Any]:
-        """Array and precision of results; NumPy unless the rows are in another array library."""
+        """Array library and precision of the results.
+
+        NumPy is used unless the rows are in another array library.
+        """
         container = container_of(self.table)
         if container.stays_in_place and container.in_memory and not container.is_sparse:
             return self.table, self.table.dtype if is_floating(self.table) else None
@@ -145,7 +148,10 @@ class NewRows:
 
 
 def _has_missing(table: TableLike) -> bool:
-    """Return whether an entry of data in memory is missing; sparse data have no missing values."""
+    """Return whether an entry of data in memory is missing.
+
+    Sparse data have no missing values.
+    """
     container = container_of(table)
     if container.is_sparse or not container.in_memory:
         container.require_finite(table)

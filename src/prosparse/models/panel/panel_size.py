@@ -1,4 +1,4 @@
-"""Held-out R2 of panels of increasing size, and the smallest size that reaches a target."""
+"""Held-out R2 by panel size, and selection of the size."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def combine_folds(
 def smallest_sufficient_size(
     path: Path, target: float, sizes: np.ndarray, n_errors: float = 1.0
 ) -> int:
-    """Return the smallest admissible size whose relative R2 reaches the target, or the largest.
+    """Return the smallest admissible size that reaches the target.
+
+    If there is none, the largest size is returned.
 
     The target is reached if it is within ``n_errors`` standard errors above the relative R2.
     """

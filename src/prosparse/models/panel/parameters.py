@@ -1,4 +1,4 @@
-"""Parameters of `Panel` that refer to columns, as constraints on the varying columns."""
+"""Parameters of `Panel` as constraints on the varying columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of a panel, the loadings that map them to all variables, and proxies of the variables."""
+"""Scores, loadings and proxies of a panel."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _is_positive(eigenvalues: np.ndarray) -> np.ndarray:
 def assign_proxies(
     model: FactorModel, panel: np.ndarray, r2: np.ndarray, communality: np.ndarray
 ) -> np.ndarray:
-    """Assign to each column the column of the panel with the largest model correlation.
+    """Assign to each column the most correlated column of the panel.
 
     Columns that the panel predicts poorly have no proxy, -1. Columns of the panel are their own
     proxies.

@@ -1,4 +1,4 @@
-"""Weights that prefer variables with large variance among those with similar gains.
+"""Weights that prefer variables with large variance.
 
 Many variables are nearly as good as the best one, and selecting another of them costs little. If
 the variables have comparable units (log expression, grey values), those with large variance tend to
@@ -44,7 +44,7 @@ def variance_weights(scale: np.ndarray, n: int) -> np.ndarray:
 
 
 def proportion_less_variable(scale: np.ndarray, n: int) -> np.ndarray:
-    """Compute the expected proportion of variables with a smaller variance, F, (p,).
+    """Compute the expected proportion of smaller variances, F, (p,).
 
     A variable itself counts one half. The sum over pairs is computed on a grid.
     """

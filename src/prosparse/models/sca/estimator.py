@@ -484,7 +484,7 @@ class SCA(HasDensity, SparseProjection):
             raise ParameterError(
                 f"`rate` must be at most {MAX_RATE / columns.per_variance(1.0):.3g} for data with "
                 f"standard deviations up to {columns.length(1.0):.1g}, got {self.rate:g}. `rate` "
-                "has the unit of one over a variance."
+                "has the unit of an inverse variance."
             )
         return SCAOptions(
             n_components=self.n_components,
@@ -636,7 +636,7 @@ class SCA(HasDensity, SparseProjection):
         self._warn_unfinished()
         if not self.n_selected_:
             warn(
-                "SCA: all loadings are zero, no shared variance was found. The scores are zero. "
+                "SCA: all loadings and scores are zero, because no shared variance was found. "
                 "Add samples or, with `prior='hyperbolic'`, decrease `rate`.",
                 NoStructureWarning,
             )

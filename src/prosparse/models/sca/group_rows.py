@@ -1,7 +1,7 @@
 """Inference for new rows of a model of several groups.
 
 A row of group g follows x ~ N(mean_g, L diag(v_g) L' + diag(noise_g)). A row without a group
-follows the mixture of these distributions, weighted by the proportions of the samples; scores and
+follows the mixture of these distributions, weighted by the proportions of the samples. Scores and
 predictions are averaged over the posterior probabilities of the groups.
 """
 
@@ -19,9 +19,8 @@ from ...data.arrays import as_like, from_numpy, to_numpy
 from ...data.containers import Table
 from ...data.row_groups import row_groups
 from ...errors import ParameterError
+from ...phrases import list_items
 from .conditional import Factors, factor_contribution_variance, posterior_means, row_log_densities
-
-MAX_LISTED = 8
 
 
 class GroupedModel(NamedTuple):
@@ -139,11 +138,10 @@ def encode_groups(groups: object, n: int, fitted: np.ndarray | None) -> np.ndarr
     known = {label: code for code, label in enumerate(fitted.tolist())}
     unknown = [label for label in given.labels.tolist() if label not in known]
     if unknown:
-        names = ", ".join(map(repr, list(known)[:MAX_LISTED]))
-        more = f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
+        names = list_items([*map(repr, known)], 8)
         raise ParameterError(
-            f"`groups` must contain labels of the fit, {names}{more}, got {unknown[0]!r}. Refit "
-            "with rows of the new group, or omit `groups` to average over the fitted groups."
+            f"`groups` must contain labels of the fit, {names}, got {unknown[0]!r}. Refit with "
+            "rows of the new group, or omit `groups` to average over the fitted groups."
         )
     code_of_label = np.array([known[label] for label in given.labels.tolist()])
     codes: np.ndarray = code_of_label[given.codes]

@@ -66,8 +66,9 @@ def row_evidence(
 def optimal_included_variances(rows: RowPosteriors, cost: np.ndarray) -> np.ndarray:
     """Return the (r, k) optimal prior variance of each included loading.
 
-    Each is optimal given the others, and zero if the loading does not pay its cost. For a loading l
-    with posterior variance c, q and s of `loadings.update_ard_rows` are l / c and 1 / c - 1 / t.
+    Each is optimal given the others, and zero if the gain of the loading is below its cost. For a
+    loading l with posterior variance c, q and s of `loadings.update_ard_rows` are l / c and 1 / c -
+    1 / t.
     """
     t = np.where(rows.t > 0, rows.t, 1.0)
     shrinkage = np.where(rows.t > 0, np.sum(rows.V * rows.V, axis=2) / t, 1.0)  # c / t
@@ -94,7 +95,7 @@ def optimal_excluded_variances(
     cost: np.ndarray,
     min_residual_squares: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return row, factor and variance of excluded loadings that pay their cost.
+    """Return row, factor and variance of loadings to include.
 
     ``rows`` are the posteriors of the included loadings, of the factors ``positions`` (r, k).
     ``min_residual_squares`` (1 or r, Q) is a lower bound of A_jj after regression on the other

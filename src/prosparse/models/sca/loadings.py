@@ -141,7 +141,7 @@ def _may_be_nonzero(data: RowData) -> np.ndarray:
 
 
 def _candidates(data: RowData) -> np.ndarray:
-    """Return the (p, Q) loadings that are included, or could be included first.
+    """Return a mask (p, Q) of included and candidate loadings.
 
     The gain of a loading is bounded by q and by the minimum of s, the residual sum of squares of a
     factor after regression on all others.

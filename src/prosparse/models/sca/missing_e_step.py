@@ -4,8 +4,8 @@ The posterior of a row has precision I + sum of tau_i <l_i l_i'> over its observ
 with the same pattern share it. Sums over rows are products with the binary matrix of patterns, and
 use the lower triangles of symmetric matrices.
 
-With r patterns, p variables, Q factors and g missing (or observed, if fewer) entries of the
-patterns, an iteration takes 2 g Q^2 multiplications for the sums, 4 n p Q for products with the
+Let r be the number of patterns, and g that of missing (or observed, if fewer) entries of the
+patterns. An iteration takes 2 g Q^2 multiplications for the sums, 4 n p Q for products with the
 data and about r Q^3 for the inverses. Memory in addition to the data: g positions, n Q means and
 the matrices of one block.
 """

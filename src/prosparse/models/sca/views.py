@@ -18,8 +18,8 @@ from ...data import container_of, stack_columns, take_columns
 from ...data.arrays import from_numpy
 from ...data.column_groups import ColumnGroup
 from ...data.containers import Table
-from ...data.containers.base import first_items
 from ...errors import InputError, ParameterError, check_integer, warn
+from ...phrases import list_items
 
 
 def varying_view_columns(
@@ -170,9 +170,9 @@ def _name_mismatch(number: int, given: list[str], expected: list[str]) -> str:
     unseen = [repr(name) for name in given if name not in expected_set]
     missing = [repr(name) for name in expected if name not in given_set]
     if unseen:
-        message += f" Feature names unseen at fit time: {first_items(unseen)}."
+        message += f" Feature names unseen at fit time: {list_items(unseen)}."
     if missing:
-        message += f" Feature names seen at fit time, yet now missing: {first_items(missing)}."
+        message += f" Feature names seen at fit time, yet now missing: {list_items(missing)}."
     if not unseen and not missing:
         message += " They must be in the same order as they were in fit."
     return message

@@ -230,11 +230,13 @@ def average_over_sets(
 
 
 def select_promising(model: SetModel[F], fit: F, max_visited: int) -> np.ndarray:
-    """Select the variables that the chain considers, most correlated with the response first.
+    """Select the variables that the chain considers.
+
+    Those most correlated with the response come first.
 
     This order makes the draws independent of the column order. If there are too many variables,
     those of ``fit``, those most correlated with y and those that would add most to ``fit`` are
-    selected. The others would hardly ever be visited but increase the cost of every state.
+    selected. The others would rarely be visited but increase the cost of every state.
     """
     order = np.argsort(-model.marginal(), kind="stable")
     if order.size <= max_visited:
@@ -282,7 +284,7 @@ def temper(
 def mixture_interval(
     inclusion: np.ndarray, mean: np.ndarray, deviation: np.ndarray, level: float
 ) -> np.ndarray:
-    """Compute equal-tailed intervals of spike-and-slab posteriors, of shape (..., 2).
+    """Compute equal-tailed intervals of spike-and-slab posteriors.
 
     A coefficient is exactly zero with probability 1 - ``inclusion``, otherwise normal. If the point
     mass at zero contains a quantile, the quantile is zero.

@@ -1,4 +1,4 @@
-"""Base class of SpinyRegressor and SpinyClassifier: attributes common to both."""
+"""Base class of SpinyRegressor and SpinyClassifier."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ class SpinyBase(VariableSelector):
         means: np.ndarray,
         averaged: bool,
     ) -> None:
-        """Set the attributes; ``units`` and ``means`` of shape (m,) are those of the responses."""
+        """Set the attributes, given ``units`` and ``means`` of the responses, (m,).
+
+        ``units`` and ``means`` of shape (m,) are those of the responses.
+        """
         indices = self._set_selection(columns, found.order, found.selected, found.relevance)
         self.cardinalities_ = np.arange(found.log_posterior.size)
         self.n_iter_ = int(found.bounds.size)
@@ -150,7 +153,7 @@ class SpinyBase(VariableSelector):
         self._excluded_variance = units**2 * average.excluded_variance
 
     def _variance_of_coefficients(self, X: Table) -> np.ndarray:
-        """Compute the (n, m) variance of predictions due to intercept and coefficients."""
+        """Compute the (n, m) variance due to intercept and coefficients."""
         indices = self.candidate_indices_
         Z = np.asarray(X[:, indices] @ np.eye(indices.size)) - self.mean_[indices]
         Z = np.column_stack([np.ones(Z.shape[0]), Z / self.scale_[indices]])
@@ -205,7 +208,7 @@ class SpinyBase(VariableSelector):
 
 
 def _scale(covariance: np.ndarray, units: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """Convert (m, 1 + k, 1 + k) covariances of intercept and coefficients to data units."""
+    """Convert (m, 1 + k, 1 + k) covariances to units of the data."""
     each = np.concatenate(
         [units[:, None], np.broadcast_to(factor, (units.size, covariance.shape[1] - 1))], axis=1
     )

@@ -107,9 +107,9 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
         Posterior expectation of the F-score of the selected set. Present if the set was selected
         by ``selection_rule="f-score"``.
     credible_sets_ : list of ndarray
-        One array of column indices for each selected variable, in column order. It is the
-        smallest group of variables correlated with the selected one (at least 0.5 in absolute
-        value) that contains the active variable with probability 0.95, most probable first.
+        One array of column indices for each selected variable, in column order. The array is the
+        smallest group that contains the active variable with probability 0.95, most probable first.
+        All of its variables have an absolute correlation of at least 0.5 with the selected one.
     relevance_ : ndarray of shape (n_features_in_,)
         Absolute coefficient times column standard deviation, relative to the largest; 0 for
         variables that are not selected.

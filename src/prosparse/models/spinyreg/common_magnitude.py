@@ -137,7 +137,7 @@ def log_sign_prior(q: int) -> np.ndarray:
 
 
 def normalise_signs(m: np.ndarray) -> np.ndarray:
-    """Return the signs of m, (q,) or (q, K), with a positive first sign per column."""
+    """Return the signs of m, (q,) or (q, K); the first is positive."""
     s = np.where(m < 0.0, -1.0, 1.0)
     return s * s[:1]
 
@@ -182,7 +182,7 @@ def densities(
     spectra: Spectrum,
     signs: np.ndarray | None = None,
 ) -> Densities:
-    """Compute log densities of sets, with independent coefficients if ``signs`` is None.
+    """Compute log densities of sets, without ``signs`` if independent.
 
     ``signs`` of shape (S or 1, M, q) holds the signs of coefficients of a common magnitude.
     """
@@ -237,7 +237,7 @@ class SetPosterior(NamedTuple):
 def state_rates(
     model: LinearModel, prior: SetPrior, v: np.ndarray, signs: np.ndarray | None, a: int
 ) -> StateRates:
-    """Compute the jump rates of the set ``v``, in increasing order, at grid point ``a``.
+    """Compute the jump rates of the set ``v`` at grid point ``a``.
 
     A jump from independent coefficients to a common magnitude sets the signs to those of m. The
     reverse jump is possible only from these signs, so every jump is reversible. This function
@@ -293,7 +293,7 @@ def state_rates(
 def addition_gains(
     model: LinearModel, prior: SetPrior, posterior: SetPosterior, b: np.ndarray
 ) -> np.ndarray:
-    """Compute the (1 or 2, p) increases of the log posterior by adding each variable.
+    """Compute (1 or 2, p) increases of the log posterior by additions.
 
     The rows are positive and negative signs. There is one row for the first variable of a set and
     for independent coefficients, which have no sign.
@@ -332,7 +332,7 @@ def addition_gains(
 def removal_and_sign_gains(
     prior: SetPrior, posterior: SetPosterior
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute (q,) increases of the log posterior by removals and by sign changes."""
+    """Compute (q,) gains of removals and of changes of a sign."""
     q, lam, s, dof = posterior.v.size, posterior.lam, posterior.s, prior.dof
     if q == 0:
         return np.zeros(0), np.zeros(0)

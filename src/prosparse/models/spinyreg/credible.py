@@ -15,7 +15,7 @@ MIN_CORRELATION = 0.5  # minimum absolute correlation with the selected variable
 
 
 def credible_sets(v: np.ndarray, gain: np.ndarray, correlation: np.ndarray) -> list[np.ndarray]:
-    """Compute a credible set for each selected variable, most probable variable first.
+    """Compute a credible set for each selected variable.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Decision rules: selection of a set from the posterior probabilities of all sets.
+"""Decision rules, which select a set from posterior probabilities.
 
 [BB04]    M. M. Barbieri, J. O. Berger. Optimal predictive model selection. Annals of Statistics
           32(3), 2004.
@@ -23,7 +23,7 @@ from .averaging import MIN_INCLUSION, Average
 from .credible import MIN_CORRELATION
 from .set_model import F, SetModel
 
-# A variable stands in for another if, with that one active, it is so much less often active.
+# Variable i represents j if P(j | i) is below this multiple of P(j | not i).
 MAX_COOCCURRENCE = 0.75
 
 
@@ -35,7 +35,7 @@ class SelectedSet(NamedTuple):
 
 
 def representatives(model: SetModel[F], average: Average) -> np.ndarray:
-    """Map each of the p variables to the variable that represents it, mostly itself.
+    """Map each of the p variables to its representative, mostly itself.
 
     Variable i represents a correlated and less probable j if j is active mainly when i is not:
     P(j | i) < 3/4 P(j | not i). The two share their probability, and only i is worth selecting.
@@ -84,7 +84,7 @@ def merge_redundant(by_size: np.ndarray, representative: np.ndarray) -> np.ndarr
 
 
 def maximise_expected_f_score(by_size: np.ndarray, nothing: float, most: int) -> SelectedSet:
-    """Find the set of at most ``most`` variables with the largest expected F-score.
+    """Find the set of at most ``most`` variables of largest expected F-score.
 
     A set of k variables has the F-score 2 |both| / (k + |v|) for the true set v. The expected score
     is a sum over the members of 2 sum_q P(active, |v| = q) / (k + q), so the best set of each
@@ -106,7 +106,7 @@ def maximise_expected_f_score(by_size: np.ndarray, nothing: float, most: int) ->
 
 
 def select_by_f_score(model: SetModel[F], average: Average, max_size: int) -> SelectedSet:
-    """Select the set of maximum expected F-score, one variable per redundant group."""
+    """Select the set of maximum expected F-score, without redundancy."""
     by_size = merge_redundant(average.by_size, representatives(model, average))
     return maximise_expected_f_score(by_size, 0.0, max_size)
 

@@ -131,9 +131,9 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         Posterior probability that each variable is active. Present if an average over sets was
         computed.
     credible_sets_ : list of ndarray
-        One array of column indices for each selected variable, in column order. It is the
-        smallest group of variables correlated with the selected one (at least 0.5 in absolute
-        value) that contains the active variable with probability 0.95, most probable first.
+        One array of column indices for each selected variable, in column order. The array is the
+        smallest group that contains the active variable with probability 0.95, most probable first.
+        All of its variables have an absolute correlation of at least 0.5 with the selected one.
     conditional_coef_mean_ : ndarray of the shape of coef_
         Posterior mean of each coefficient given that its variable is active. Present with
         ``inclusion_probability_``.
@@ -202,11 +202,11 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     size equally among the sets of that size. It is flat up to about fifteen variables and
     decreases for larger models.
 
-    Variables are selected only if a permutation test detects a signal, whatever the
-    ``selection_rule``. The test has level 0.04, permutes the response, within ``groups`` if these
-    are given, and assumes no noise distribution. If permuted responses have a mean Bayes factor
-    above 1, as with rare counts or outliers, inclusion probabilities and averaged coefficients are
-    reduced accordingly.
+    With any ``selection_rule``, variables are selected only if a permutation test detects a signal.
+    The test has level 0.04, permutes the response, within ``groups`` if these are given, and
+    assumes no noise distribution. If permuted responses have a mean Bayes factor above 1, as with
+    rare counts or outliers, inclusion probabilities and averaged coefficients are reduced
+    accordingly.
 
     Several responses share the set and the ratio alpha/gamma; each has its own coefficients, which
     are independent, and noise variance.

@@ -1,4 +1,4 @@
-"""Bayesian linear regression of m >= 1 responses: exact evidence of every set of variables.
+"""Bayesian linear regression of m >= 1 responses.
 
 [LMBC16]  P. Latouche, P.-A. Mattei, C. Bouveyron, J. Chiquet. Combining a relaxed EM algorithm
           with Occam's razor for Bayesian variable selection in high-dimensional regression.
@@ -136,7 +136,7 @@ class LinearModel(NamedTuple):
         )
 
     def evidence(self, fit: LinearFit) -> float:
-        """Return the log evidence without the contribution of the means of the responses.
+        """Return the log evidence without the means of the responses.
 
         A centred y has mean 0, which every model predicts. The factor N(0; 0, sigma2) rewards small
         noise variances without evidence, which matters for few samples.
@@ -198,7 +198,7 @@ class LinearModel(NamedTuple):
         return correlations
 
     def effect_sizes(self, fit: LinearFit) -> np.ndarray:
-        """Compute (q,) norms of the coefficients times column norms, relative to the noise."""
+        """Compute (q,) norms of scaled coefficients, relative to the noise."""
         sizes: np.ndarray = np.sqrt((fit.M**2 / fit.sigma2).sum(axis=1) * self.d[fit.v])
         return sizes
 
@@ -236,7 +236,7 @@ class LinearModel(NamedTuple):
         return Coefficients(M.T, sigma2[:, None, None] * shape, np.zeros(self.yy.size), sigma2)
 
     def states(self, log_prior: np.ndarray, fit: LinearFit) -> LinearStates:
-        """Return the states of the average: sets, signs and scales near that of ``fit``."""
+        """Return the states of the average, near that of ``fit``."""
         unit = math.log(float(self.d.mean()) / self.n)
         grid = make_prior_grid(self, fit.log_ratio if fit.v.size else unit)
         return LinearStates(self, SetPrior(log_prior, grid, self.dof))
@@ -245,7 +245,7 @@ class LinearModel(NamedTuple):
 def linear_model(
     G: np.ndarray, B: np.ndarray, yy: np.ndarray, n: float, dof: float | None = None
 ) -> LinearModel:
-    """Build the model from X'X, X'Y, squared norms of Y, and numbers of observations."""
+    """Build the model from its sufficient statistics."""
     d = np.diagonal(G)
     low, high = (
         math.log(float(d.min()) / MAX_RATIO_RANGE),
@@ -280,7 +280,7 @@ def evaluate(model: LinearModel, v: np.ndarray, log_ratio: float) -> LinearFit:
 
 
 def _rounded_factor(A: np.ndarray, lam: float) -> np.ndarray:
-    """Compute a Cholesky factor of A + lambda I with the smallest sufficient diagonal shift.
+    """Compute a Cholesky factor of A + lambda I, shifted if necessary.
 
     The shift is needed for repeated variables if lambda is below rounding.
     """
@@ -332,7 +332,10 @@ def clip_log_ratio(model: LinearModel, log_ratio: float) -> float:
 
 
 def optimise(model: LinearModel, fit: LinearFit, tol: float) -> LinearFit:
-    """Maximise the evidence over lambda until the expected increase is below ``tol``."""
+    """Maximise the evidence over lambda.
+
+    The iterations end when the expected increase is below ``tol``.
+    """
     for _ in range(100):
         target = clip_log_ratio(model, fit.log_ratio + fit.step)
         if abs((target - fit.log_ratio) * fit.slope) <= tol:
@@ -348,7 +351,9 @@ def optimise(model: LinearModel, fit: LinearFit, tol: float) -> LinearFit:
 
 
 def single_log_ratio(model: LinearModel, j: int) -> float:
-    """Return the best log lambda of variable j alone; for several responses, a start.
+    """Return the best log lambda of variable j alone.
+
+    For several responses, the value is a start of the iterations.
 
     With rho the squared correlation of x_j and y and u = d/(lambda + d), the log evidence is
     -n/2 log(1 - u rho) + 1/2 log(1 - u) up to a constant, with its maximum at
@@ -362,7 +367,7 @@ def single_log_ratio(model: LinearModel, j: int) -> float:
 
 
 def single_gains(model: LinearModel) -> np.ndarray:
-    """Compute increases of the log evidence by one variable, each at its best lambda."""
+    """Compute increases of the log evidence by one variable."""
     n = model.n
     rho = model.B**2 / (model.d[:, None] * model.yy)
     mean = np.maximum(rho.mean(axis=1), 1.0 / n)

@@ -18,9 +18,9 @@ from rank-one formulas. They also give the probability of each variable given al
 these (Rao-Blackwellisation) needs far fewer states than counting visits, [ZR19].
 
 If a few variables explain y together but none explains much alone, all sets between the empty set
-and theirs are improbable, and single flips hardly ever connect the two. The intermediate sets of
-the search are jump targets: the process also jumps between any two of them, at any two scales, at
-a rate of the same form.
+and theirs are improbable, and single flips rarely connect the two. The intermediate sets of the
+search are jump targets: the process also jumps between any two of them, at any two scales, at a
+rate of the same form.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class JumpTargets(NamedTuple):
     log_density: np.ndarray  # (S, A) log posterior at each grid point
 
     def rates(self, state: Signed, a: int) -> np.ndarray:
-        """Return the (S A,) rates to all targets, or none if ``state`` is not a target."""
+        """Return the (S A,) rates to all targets, if ``state`` is a target."""
         v, signs = state
         i = self.position.get(v)
         if i is None or (signs is not None and signs != self.signs[i]):
@@ -217,7 +217,7 @@ class LinearStates:
 
 
 def mean_noise_variance(R: np.ndarray, dof: float) -> np.ndarray:
-    """Return the posterior mean of the noise variance, bounded for few degrees of freedom."""
+    """Return the (bounded) posterior mean of the noise variance."""
     return R / max(dof - 2, 1)
 
 
@@ -281,7 +281,7 @@ def best_independent(model: LinearModel, prior: SetPrior, v: np.ndarray) -> int:
 
 
 def find_jump_targets(model: LinearModel, prior: SetPrior, sets: list[np.ndarray]) -> JumpTargets:
-    """Select the sufficiently probable ``sets`` and the signs of their coefficients."""
+    """Select probable ``sets`` and the signs of their coefficients."""
     found: dict[tuple[int, ...], StateRates] = {}
     for v in dict.fromkeys(tuple(sorted(v.tolist())) for v in sets):
         variables = np.array(v, dtype=int)

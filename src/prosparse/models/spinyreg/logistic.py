@@ -66,7 +66,7 @@ class LogisticModel(NamedTuple):
 
     @property
     def trials(self) -> Trials:
-        """Rules for the neighbours that a search fits: second-order gains can be too low."""
+        """Rules for the neighbours that a search fits."""
         return Trials(4, -2.0, 0.5)
 
     @property
@@ -192,7 +192,7 @@ class LogisticModel(NamedTuple):
         return False
 
     def add_pair(self, fit: LogisticFit) -> LogisticFit | None:
-        """Return None: suppressor variables are found by sets grown from single variables."""
+        """Return None, because sets are grown from single variables."""
         return None
 
     # --- results
@@ -213,7 +213,7 @@ class LogisticModel(NamedTuple):
 def logistic_model(
     X: np.ndarray, t: np.ndarray, counts: np.ndarray, intercept: bool
 ) -> LogisticModel:
-    """Build the model of the rows ``X``, centred (and scaled) with weights ``counts``.
+    """Build the model of the weighted rows ``X``.
 
     Coefficients far below 2/sqrt(n) are not detectable and are excluded from the grid of tau.
     """
@@ -273,7 +273,7 @@ def derivatives(data: LogisticModel, h: np.ndarray) -> tuple[np.ndarray, np.ndar
 def fit_model(
     data: LogisticModel, v: np.ndarray, k: int, start: np.ndarray | None = None
 ) -> LogisticFit:
-    """Compute the mode of model v by Newton's method from ``start``, and the evidence.
+    """Compute the mode of model v by Newton's method, and the evidence.
 
     The iterations start from zero coefficients if ``start`` has a lower density. The density is
     concave. A step that decreases it is halved, at most to log(1 + r) / r of the Newton step, where
@@ -379,7 +379,7 @@ class LogisticAdditions(NamedTuple):
 def score_additions(
     fit: LogisticFit, cross: np.ndarray, squares: np.ndarray, e: np.ndarray, log_lam: float
 ) -> LogisticAdditions:
-    """Score additions from X'SZ, the diagonal of X'SX and X' residual of any variables."""
+    """Score additions of any variables from products with S."""
     lam = math.exp(log_lam)
     H = cross @ fit.C
     # Rounding must not make a copy of an active variable look new; s is at least lambda.
@@ -389,7 +389,10 @@ def score_additions(
 
 
 def score_all_additions(data: LogisticModel, fit: LogisticFit) -> LogisticAdditions:
-    """Score the addition of every variable; included variables have a gain of -inf."""
+    """Score the addition of every variable.
+
+    Included variables have a gain of -inf.
+    """
     cross = data.X.T @ (fit.S[:, None] * design(data, fit.v))
     additions = score_additions(
         fit, cross, data.squares.T @ fit.S, data.X.T @ fit.residual, data.log_lambda(fit.k)
@@ -399,7 +402,7 @@ def score_all_additions(data: LogisticModel, fit: LogisticFit) -> LogisticAdditi
 
 
 def warm_start(data: LogisticModel, near: LogisticFit, v: np.ndarray) -> np.ndarray:
-    """Return a start for the mode of v: that of ``near``, without other variables.
+    """Return a start for the mode of v from that of ``near``.
 
     Removed variables change the other parameters to second order.
     """

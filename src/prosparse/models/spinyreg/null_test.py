@@ -1,4 +1,4 @@
-"""Permutation test of the null hypothesis that no variable predicts the response.
+"""Permutation test of the independence of response and variables.
 
 [BC91]   J. Besag, P. Clifford. Sequential Monte Carlo p-values. Biometrika 78, 1991.
 [SBB01]  T. Sellke, M. J. Bayarri, J. O. Berger. Calibration of p values for testing precise null
@@ -19,11 +19,10 @@ responses,
 
     T = log 1/2 [ mean_j BF({j}, 1)  +  sum_v p(v) mean_g BF(v, g) ] .
 
-The first term is sensitive to many weak correlations. The second term sums over the sets of a
-forward selection from the best single variables and over the pairs of strongly correlated
-variables (suppressor variables), under the prior on sets p(v); it is omitted for more than
-`START_COLUMNS` variables. For Gaussian noise the expectation
-of exp(T) is at most 1 under the null hypothesis.
+The first term is sensitive to many weak correlations. The second term sums over sets under the
+prior p(v): those of a forward selection from the best single variables, and the pairs of strongly
+correlated variables (suppressor variables). It is omitted for more than `START_COLUMNS` variables.
+For Gaussian noise the expectation of exp(T) is at most 1 under the null hypothesis.
 
 Permuted responses are drawn until the outcome is clear, [BC91]. Their mean exp(T*) measures how
 much the Bayes factors of these data are inflated (`NullTest.weight`).
@@ -66,7 +65,7 @@ MAX_REPEATS = 20  # maximum mean weight of rows that are repeated
 
 
 class NullData(NamedTuple):
-    """Data of the test."""
+    """Data matrix, response and row groups of the test."""
 
     op: Operator  # X, rows multiplied by the roots of their weights
     values: np.ndarray  # (rows, m) responses, without weights
@@ -114,7 +113,7 @@ class Responses(NamedTuple):
 
 
 class Observations(NamedTuple):
-    """Observations that are permuted: rows, repeated if their weights are integers.
+    """Observations that are permuted.
 
     A row of weight 2 is thus equivalent to two equal rows. Rows are in an order that depends only
     on their values, so equal data in another order have the same permutations.
@@ -164,7 +163,7 @@ def permute(
 
 
 def respond(data: NullData, totals: np.ndarray, squares: np.ndarray) -> Responses:
-    """Convert sums over the observations of each row, and sums of squares, to responses."""
+    """Convert sums over the observations of each row to responses."""
     root = np.ones(totals.shape[0]) if data.root is None else data.root
     Y, yy = totals / root[:, None, None], squares
     if data.n_intercepts:
@@ -347,7 +346,7 @@ def search_exceeds_permutations(
     search_odds: SearchOdds,
     rng: np.random.Generator,
 ) -> bool:
-    """Test whether the odds of the best set exceed those of all permuted responses."""
+    """Test the odds of the best set against permuted responses."""
     observed = search_odds(observed_responses(data))
     if observed < MIN_SEARCH_ODDS:
         return False

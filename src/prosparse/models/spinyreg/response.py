@@ -1,4 +1,4 @@
-"""Response of a regression: validation, centring and choice of a unit."""
+"""Response of a regression: validation, centring and units."""
 
 from __future__ import annotations
 
@@ -137,7 +137,10 @@ def check_responses(y: ArrayLike, n: int) -> np.ndarray:
 
 
 def _as_float_vector(y: ArrayLike) -> np.ndarray:
-    """Convert y to a vector of floats; masked values, dates and times raise an error."""
+    """Convert y to a vector of floats.
+
+    Masked values, dates and times raise an error.
+    """
     if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "fiu":
         return np.asarray(y, dtype=float)
     if np.ma.is_masked(y) or (

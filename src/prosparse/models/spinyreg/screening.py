@@ -79,7 +79,7 @@ class Problem(Protocol[F]):
         """Build the model of the columns ``indices``."""
 
     def gains(self, model: SetModel[F], indices: np.ndarray, fit: F) -> np.ndarray:
-        """Compute the (p,) gains of adding each column to ``fit``, a set of ``indices``."""
+        """Compute the (p,) gains of adding columns to ``fit``."""
 
 
 class LinearProblem(NamedTuple):
@@ -101,7 +101,10 @@ class LinearProblem(NamedTuple):
         return linear_model(G, pool.B[indices], pool.yy, pool.n, pool.dof)
 
     def gains(self, model: SetModel[LinearFit], indices: np.ndarray, fit: LinearFit) -> np.ndarray:
-        """Compute the gains of all columns; of the empty set, squared correlations with y."""
+        """Compute the gains of all columns.
+
+        The gains of the empty set are squared correlations with y.
+        """
         pool = self.pool
         if fit.v.size == 0:
             return pool.marginal()
@@ -127,7 +130,10 @@ class LogisticProblem(NamedTuple):
         return int(min(max(MAX_ENTRIES // self.pool.op.shape[0], MIN_SHORTLIST), MAX_SHORTLIST))
 
     def model(self, indices: np.ndarray) -> LogisticModel:
-        """Load the columns ``indices``; rows of the operator are divided by their root weights."""
+        """Load the columns ``indices``.
+
+        Rows of the operator are divided by their root weights.
+        """
         op, labels = self.pool.op, self.labels
         columns = op if indices.size == op.shape[1] else op.take_columns(indices)
         rows = np.asarray(columns.gather_rows(lambda block: block, entrywise=True), dtype=float)
@@ -168,7 +174,7 @@ class SearchResult(NamedTuple, Generic[F]):
 
 
 def ridge_coefficients(pool: Candidates) -> np.ndarray:
-    """Compute (p,) norms of the coefficients of a weakly penalised regression on all variables.
+    """Compute (p,) norms of coefficients of a ridge regression.
 
     Unlike marginal correlations, these account for the correlations of the variables, [WL16].
     """

@@ -78,7 +78,10 @@ class SetModel(Protocol[F]):
         """Return the log evidence for the user, and that by which sets are compared."""
 
     def addition_gains(self, fit: F) -> np.ndarray:
-        """Compute the (p,) gains of adding each variable; -inf for variables of the set."""
+        """Compute the (p,) gains of adding each variable.
+
+        The gain of variables of the set is -inf.
+        """
 
     def removal_gains(self, fit: F) -> np.ndarray:
         """Compute the (q,) gains of removing each variable of the set."""
@@ -127,11 +130,14 @@ class VisitedState(Protocol):
 
     @property
     def inclusion(self) -> np.ndarray:
-        """(p,) probability of each variable given all others, or whether it is in the set."""
+        """(p,) probability of each variable given all others.
+
+        If the rates are approximate, the value is 1 for variables of the set, otherwise 0.
+        """
 
 
 class Sums(NamedTuple):
-    """Sums over weighted sets of moments of intercept and coefficients, for m responses."""
+    """Sums over weighted sets of moments, for m responses."""
 
     weight: np.ndarray  # (p,)
     together: np.ndarray  # (p, p) of two variables
@@ -162,13 +168,19 @@ class StateSpace(Protocol):
         """Number of variables."""
 
     def enumerate_sets(self) -> tuple[Sums, np.ndarray, np.ndarray]:
-        """Sum over all sets: moments, (p, Q + 1) inclusion by size, and (Q + 1,) sizes."""
+        """Sum over all sets.
+
+        Returns moments, (p, Q + 1) inclusion by size, and (Q + 1,) sizes.
+        """
 
     def take(self, order: np.ndarray) -> Self:
         """Restrict the states to some variables."""
 
     def start(self, v: np.ndarray, targets: list[np.ndarray]) -> Hashable:
-        """Return the first state; ``targets`` are sets between which the chain may jump."""
+        """Return the first state.
+
+        ``targets`` are sets between which the chain may jump.
+        """
 
     def visit(self, key: Hashable) -> VisitedState:
         """Compute the rates of a state."""
@@ -177,7 +189,10 @@ class StateSpace(Protocol):
         """Return the state to which move ``j`` leads."""
 
     def log_acceptance(self, state: VisitedState, proposal: VisitedState, j: int) -> float:
-        """Return log pi(new) g(new, old) / (pi(old) g(old, new)), 0 if rates are exact."""
+        """Return log pi(new) g(new, old) / (pi(old) g(old, new)).
+
+        It is 0 if the rates are exact.
+        """
 
     def moments(
         self, keys: list[Hashable], states: list[VisitedState], weights: np.ndarray

@@ -1,8 +1,8 @@
 """Solver of both estimators: from standardised data to the selected set.
 
-A search finds the most probable set (`screening`, `stepwise`), an average over sets gives inclusion
-probabilities (`averaging`), a permutation test decides whether anything is selected (`null_test`),
-and a decision rule selects a set (`decision_rules`).
+A search finds the most probable set (`screening`, `stepwise`), and an average over sets gives
+inclusion probabilities (`averaging`). A permutation test decides whether anything is selected
+(`null_test`), and a decision rule selects a set (`decision_rules`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Options(NamedTuple):
 
 
 class Solution(NamedTuple, Generic[F]):
-    """Result of a fit, in the units of the operator and of the prepared responses."""
+    """Result of a fit, in the units of operator and responses."""
 
     order: np.ndarray  # (p,) variables, most useful first
     relevance: np.ndarray  # (p,) between 0 and 1
@@ -139,7 +139,7 @@ def detect_signal(data: NullData, pool: Candidates, rules: SearchRules) -> NullT
 def rate_relevance(
     found: SearchResult[F], path: Path[F], fit: F, rules: SearchRules
 ) -> tuple[np.ndarray, np.ndarray, StopReason]:
-    """Compute relevances of the shortlist, and the objective and end of the iterations.
+    """Compute relevances of the shortlist, and the objective.
 
     For linear regression of one response they are proportional to the square roots of the prior
     variances of automatic relevance determination; |m| is a lower bound for selected variables,
@@ -171,7 +171,7 @@ def relative_size(size: np.ndarray, selected: np.ndarray) -> np.ndarray:
 
 
 def rank(problem: Problem[F], found: SearchResult[F], path: Path[F], fit: F) -> np.ndarray:
-    """Rank all variables: those on the path in its order, the others by their gain."""
+    """Rank all variables, those on the path first."""
     ranked: np.ndarray = found.indices[path.order]
     if ranked.size == problem.pool.d.size:
         return ranked

@@ -77,14 +77,17 @@ def log_size_prior(p: int) -> np.ndarray:
 def rules_for(
     p: int, sizes: tuple[int, int], *, max_iter: int, tol: float, verbose: int = 0
 ) -> SearchRules:
-    """Return the rules for p variables; ``sizes`` are maximum sizes of sets, see `SearchRules`."""
+    """Return the rules for p variables, given maximum sizes of sets.
+
+    ``sizes`` are maximum sizes of sets, see `SearchRules`.
+    """
     log_prior = log_size_prior(p)
     log_prior[sizes[0] + 1 :] = -math.inf
     return SearchRules(log_prior, *sizes, max_iter, tol, verbose)
 
 
 def top_positions(gains: np.ndarray, model: SetModel[F]) -> list[int]:
-    """Return the positions of the largest gains that are worth a fit, largest first."""
+    """Return the positions of the largest gains, in decreasing order."""
     flat, (count, min_gain, _) = gains.ravel(), model.trials
     if count == 1:
         best = int(flat.argmax()) if flat.size else -1
@@ -95,7 +98,7 @@ def top_positions(gains: np.ndarray, model: SetModel[F]) -> list[int]:
 
 
 def make_step(model: SetModel[F], rules: SearchRules) -> Callable[[SearchState[F]], SearchState[F]]:
-    """Return a move to the best neighbour: addition or removal, otherwise an exchange."""
+    """Return a move to the best neighbour."""
     log_prior, p = rules.log_prior, model.n_variables
 
     def best_of(state: SearchState[F], sets: list[np.ndarray]) -> SearchState[F]:
@@ -157,7 +160,10 @@ class Elimination(NamedTuple, Generic[F]):
 
 
 def eliminate_backward(model: SetModel[F], fit: F, rules: SearchRules) -> Elimination[F]:
-    """Eliminate variables from ``fit`` while a smaller set may be the most probable."""
+    """Eliminate variables from ``fit`` one at a time.
+
+    The elimination ends when no smaller set may be the most probable.
+    """
     best, intermediate_sets = fit, []
     for smaller in eliminate_variables(model, fit):
         if smaller.v.size <= rules.max_size:
@@ -205,7 +211,7 @@ def drop_useless(model: SetModel[F], fit: F) -> F:
 def search(
     model: SetModel[F], weights: Callable[[], np.ndarray], rules: SearchRules
 ) -> list[SearchRun[F]]:
-    """Search from several starts; return the runs in order of their posterior, best last.
+    """Search from several starts; return the runs, best last.
 
     If variables are correlated, searches from different starts often end at different sets.
     ``weights()`` returns the coefficients of the full model if `search_from_full` is too large.
@@ -262,7 +268,7 @@ def add_best_variable(model: SetModel[F], fit: F, tune: bool = True) -> F:
 
 
 def _add(sets: dict[frozenset[int], F], fit: F) -> bool:
-    """Add a set unless its variables are present, and return whether it was added."""
+    """Add a new set, and return whether it was added."""
     return sets.setdefault(frozenset(fit.v.tolist()), fit) is fit
 
 
@@ -284,7 +290,9 @@ def search_from_pairs(
 
 
 def search_from_full(model: SetModel[F], rules: SearchRules) -> list[SearchRun[F]]:
-    """Search from subsets of the full model, if it has fewer variables than samples.
+    """Search from subsets of the full model.
+
+    The full model must have fewer variables than samples.
 
     The first search starts from the variables whose removal from the weakly penalised full model
     would decrease the evidence. This includes pairs that nearly cancel, which the best prior of the

@@ -77,7 +77,7 @@ def log_factor(d: np.ndarray, nu: float) -> np.ndarray:
 
 
 def best_degrees(d: np.ndarray, counts: np.ndarray, nu: float) -> float:
-    """Maximise the sum of g over rows that count ``counts`` times, starting from ``nu``."""
+    """Maximise the weighted sum of g over rows, from ``nu``."""
 
     def loss(log_nu: float) -> float:
         return -float(counts @ log_factor(d, math.exp(log_nu)))
@@ -99,7 +99,7 @@ class Moments(NamedTuple):
 def compute_moments(
     weighted: WeightedData, v: np.ndarray, log_ratio: float, n_intercepts: int, noise_floor: float
 ) -> Moments:
-    """Compute the posterior of the set v at its best lambda and sigma2 >= ``noise_floor``."""
+    """Compute the posterior of the set v at its best lambda."""
     op, response = weighted.op, weighted.response
     root = np.ones(response.y.size) if response.root is None else response.root
     q = v.size
@@ -166,7 +166,7 @@ def score_sets(
 def make_step(
     reweight: Reweight, counts: np.ndarray, settings: SearchSettings
 ) -> Callable[[StudentState], StudentState]:
-    """Return the iteration: a search at the current row weights, then new weights and nu."""
+    """Return the iteration: a search, then new weights and nu."""
 
     def step(state: StudentState) -> StudentState:
         weighted = reweight(state.u)

@@ -1,11 +1,11 @@
 """Pairs of suppressor variables.
 
-The response may be the difference of two nearly equal variables. Each is hardly correlated with
-the response, and a search that adds one variable at a time misses both. Such variables are
-strongly correlated with each other: for a correlation c, the better one alone explains at least
-(1 - |c|) / 2 of the variance that both explain together. Only strongly correlated pairs need to
-be examined. With E, s and H as in `linear.Additions`, and s_ij = x_i'x_j - H_i'X_v'x_j, the pair
-(i, j) reduces R_k by
+The response may be the difference of two nearly equal variables. Each is weakly correlated with the
+response, and a search that adds one variable at a time misses both. Such variables are strongly
+correlated with each other: for a correlation c, the better one alone explains at least (1 - |c|) /
+2 of the variance that both explain together. Only strongly correlated pairs need to be examined.
+With E, s and H as in `linear.Additions`, and s_ij = x_i'x_j - H_i'X_v'x_j, the pair (i, j) reduces
+R_k by
 
     (E_ik^2 s_j + E_jk^2 s_i - 2 E_ik E_jk s_ij) / D ,      D = s_i s_j - s_ij^2 ,
 
@@ -36,7 +36,7 @@ class Pairs(NamedTuple):
 
 
 def correlated_pairs(G: np.ndarray, d: np.ndarray) -> Pairs:
-    """Find all pairs with an absolute correlation of at least `MIN_PAIR_CORRELATION`."""
+    """Find all strongly correlated pairs."""
     size = np.sqrt(d)
     high = np.abs(G) >= (MIN_PAIR_CORRELATION * size)[:, None] * size
     i, j = np.nonzero(high)
@@ -70,7 +70,7 @@ def pair_gains(model: LinearModel, fit: LinearFit, pairs: Pairs, log_ratio: floa
 
 
 def best_pair(model: LinearModel, fit: LinearFit) -> tuple[int, int, float] | None:
-    """Find the pair with the largest positive gain and its log lambda, or return None."""
+    """Find the pair with the largest positive gain, if any."""
     pairs = correlated_pairs(model.G, model.d)
     if pairs.i.size == 0:
         return None

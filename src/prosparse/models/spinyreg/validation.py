@@ -14,7 +14,7 @@ MAX_SCALE_RATIO = 1e6  # maximum ratio of column norms if the columns are not sc
 
 
 def check_columns(op: Operator, columns: Columns, scaled: bool) -> None:
-    """Raise an error if no column varies, or if unscaled columns differ too much in size."""
+    """Raise an error if columns do not vary, or differ too much in size."""
     if op.shape[1] == 0:
         raise InputError(
             f"X must have at least one column that varies, but all {columns.varying.size} columns "
@@ -26,13 +26,13 @@ def check_columns(op: Operator, columns: Columns, scaled: bool) -> None:
     ratio = math.sqrt(float(squares.max()) / max(float(squares.min()), 1e-300))
     if ratio > MAX_SCALE_RATIO:
         raise InputError(
-            f"X has columns whose norms differ by a factor of {ratio:.3g}; one prior does not fit "
-            "both without scaling. Set `scale=True`, or use similar units for the columns."
+            f"X has columns whose norms differ by a factor of {ratio:.3g}, for which a common "
+            "prior is inadequate. Set `scale=True`, or use similar units for the columns."
         )
 
 
 def group_codes(groups: object, n: int, weights: np.ndarray | None) -> np.ndarray | None:
-    """Validate the groups of n rows and return the codes of the rows with positive weight."""
+    """Validate the groups of n rows; return codes of rows with weight."""
     rows = row_groups(groups, n)
     if rows is None:
         return None

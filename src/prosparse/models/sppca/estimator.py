@@ -33,8 +33,8 @@ class SPPCA(GaussianProjection):
     ----------
     n_components : int or "auto", default="auto"
         Number of components, below min(n_samples, n_features). "auto" counts the eigenvalues that
-        exceed those of white noise, for the columns and for the columns divided by their noise
-        standard deviations, and uses the smaller number.
+        exceed those of white noise. The count is the smaller one of those for the columns, with and
+        without division by their noise standard deviations.
     penalty : {"slope", "aic", "bic", "ebic"} or float, default="slope"
         Criterion that selects the l1 penalty (slope heuristic, AIC, BIC, extended BIC), or the
         penalty itself, in units of the log-likelihood per unit of loading. If the path has too
@@ -221,7 +221,7 @@ class SPPCA(GaussianProjection):
         if self.criterion_ == "given":
             remedy = "Use a smaller penalty."
         else:
-            remedy = f"The criterion ({self.criterion_}) prefers pure noise to any component."
+            remedy = f"The criterion ({self.criterion_}) is largest without components."
         warn(
             f"SPPCA: all loadings are zero at penalty {self.penalty_:.4g}. {remedy}",
             NoStructureWarning,

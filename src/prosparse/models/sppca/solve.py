@@ -124,7 +124,9 @@ def solve(op: Operator, options: Options) -> Solution:
 
 
 def shared_dimension(op: Operator, options: Options) -> int | None:
-    """Return the maximum of an estimated number of components; None if there is none.
+    """Return the maximum of an estimated number of components, or None.
+
+    None if there is none.
 
     Eigenvalues exceed white noise if columns differ in noise. At most the components are fitted
     that exceed it after division of each column by its noise standard deviation.

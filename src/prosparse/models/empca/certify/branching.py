@@ -168,7 +168,7 @@ class Incumbent(Best):
         """Evaluate sets around single variables, largest rows of C first.
 
         With thousands of variables, a search from a few starts can miss the optimum by several per
-        cent, and a gap that is due to the incumbent cannot be closed by bounds.
+        cent. Bounds cannot close a gap that is due to the incumbent.
         """
         C, K = self.search.C, self.search.K
         sizes = np.maximum(C, 0.0) if self.search.nonnegative else np.abs(C)

@@ -105,7 +105,7 @@ class SumCertificate(NamedTuple):
 
 
 def problem_of(problem: Sum, c: int) -> tuple[Indices, Problem]:
-    """Return the variables that component c may contain, and the problem of its set."""
+    """Return the variables that component c may contain, and its problem."""
     own = problem.labels == c
     may_be_in = own | (problem.labels == FREE) if problem.open_slots[c] > 0 else own
     rows = np.flatnonzero(may_be_in)

@@ -13,9 +13,9 @@ norm is at most alpha_i w_i^2 / 2 + norm^2 / (2 alpha_i), and the entries of N o
 
     P = C - (M + M')/2 + diag(alpha)/2,      T_ij = M_ij^2 / (2 alpha_i) + N_ij.
 
-S has K members, so that row i contributes at most s_i, the sum of T_ii and the K - 1 largest other
-entries of row i, and the rows contribute at most the K largest s_i. This is a bound for every
-(M, alpha, N), convex up to the scale of alpha, which is minimised. M = 0 and alpha -> 0 gives the
+S has K members. Row i therefore contributes at most s_i, the sum of T_ii and the K - 1 largest
+other entries of row i. The rows contribute at most the K largest s_i. This is a bound for every (M,
+alpha, N), convex up to the scale of alpha, which is minimised. M = 0 and alpha -> 0 gives the
 largest eigenvalue of C. M = C and constant alpha gives the Frobenius norm of a block
 (`screening.row_norms`), from which the minimisation starts. With w >= 0, negative M_ij count as
 zero in T.
@@ -131,7 +131,7 @@ def _squares(M: Floats, nonnegative: bool) -> Floats:
 
 
 def sum_of_top_rows(problem: Problem, s: Floats) -> float:
-    """Return the sum of the values ``s`` of pinned variables and the largest others."""
+    """Return the sum of ``s`` of pinned variables and the largest others."""
     others = np.sort(s[~problem.pinned])
     return float(s[problem.pinned].sum() + others[others.size - problem.slots :].sum())
 
