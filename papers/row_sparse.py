@@ -32,7 +32,7 @@ from .structure import CASES, FIRST_SEED, SIZES, load_case, simulate_unequal
 
 Array = np.ndarray
 
-N_DRAWS, N_FACTOR_DRAWS, N_WEAK_DRAWS = 20, 50, 200
+N_DRAWS, N_FACTOR_DRAWS, N_WEAK_DRAWS = 20, 50, 2000
 MAX_FALSE = 0.05
 # Maximum numbers of variables selected without structure; the minimum for one component is 2.
 MAX_PROPORTION, MIN_SELECTED = 0.01, 2

@@ -182,7 +182,7 @@ def test_zarr_and_parquet(table, tmp_path):
 # --- a cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture  # closed after its test: other tests would use it as well
 def cluster():
     distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
     with (

@@ -59,3 +59,26 @@ def test_precision_of_parts(dense):
         assert part.dtype == part.S.dtype == np.float32
         np.testing.assert_array_equal(part.S.toarray(), op.S.toarray()[:, columns])
     assert op.sample_rows(20).S.dtype == np.float32
+
+
+@pytest.mark.usefixtures("pieces")
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, bool])
+def test_entries_keep_their_dtype(dtype, rng):
+    """Products and sums have double precision; the entries are neither copied nor changed."""
+    counts = rng.poisson(1.0, (60, 12)).astype(dtype)
+    X, wide = sparse.csr_array(counts), counts.astype(float)
+    F, Y = rng.standard_normal((12, 7)), rng.standard_normal((60, 3))
+    extent = SparseRows(X).extent()
+    np.testing.assert_array_equal(extent.sums, wide.sum(axis=0))
+    shift, factor = wide.mean(axis=0), 0.5 + rng.random(12)
+    op, centred = SparseOperator(X, shift, factor), (wide - shift) * factor
+    assert np.shares_memory(op.S.data, X.data)
+    np.testing.assert_allclose(op.matmul(F), centred @ F, atol=1e-12)
+    np.testing.assert_allclose(op.rmatmul(Y), centred.T @ Y, atol=1e-12)
+    np.testing.assert_allclose(op.gram(), centred.T @ centred, atol=1e-11)
+    np.testing.assert_allclose(op.outer(), centred @ centred.T, atol=1e-11)
+    np.testing.assert_allclose(op.column_squares(), np.sum(centred**2, axis=0))
+    np.testing.assert_allclose(op.power_sums(4, Y), (centred**4).T @ Y, atol=1e-10)
+    np.testing.assert_allclose(op.dense(), centred, atol=1e-14)
+    np.testing.assert_allclose(op.rough().matmul(F.astype(np.float32)), centred @ F, atol=1e-4)
+    np.testing.assert_array_equal(X.toarray(), counts)

@@ -7,9 +7,12 @@ import pytest
 from data_matrices import orthonormal_scores
 from scipy import stats
 
+from prosparse.data import DenseOperator
+from prosparse.structure import null_distribution
 from prosparse.structure.null_distribution import (
     Moments,
     beta_tail,
+    common_flip_moments,
     gaussian_variance,
     permutation_moments,
     sign_flip_moments,
@@ -85,6 +88,31 @@ def test_moments_over_all_signs(scale):
         R2 = np.cumsum(((signs * Y[:, j]) @ U) ** 2, axis=1)
         np.testing.assert_allclose(moments.mean[j], R2.mean(axis=0))
         np.testing.assert_allclose(moments.variance[j], R2.var(axis=0))
+
+
+def test_moments_of_all_columns_with_common_scores(monkeypatch):
+    """Products in chunks give the moments of `sign_flip_moments`, for the requested d."""
+    monkeypatch.setattr(null_distribution, "_MAX_PRODUCTS", 4)
+    rng = np.random.default_rng(3)
+    U, X = orthonormal_scores(20, 5, heavy=True), rng.standard_t(2, (20, 6))
+    squares = np.sum(X**2, axis=0)
+    expected = flip_moments_of(X / np.sqrt(squares), U)
+    found = common_flip_moments(DenseOperator(X), squares, U)
+    np.testing.assert_allclose(found.mean, expected.mean)
+    np.testing.assert_allclose(found.variance, expected.variance)
+    some = common_flip_moments(DenseOperator(X), squares, U, d=np.array([2, 5]))
+    np.testing.assert_allclose(some.mean, expected.mean[:, [1, 4]])
+    np.testing.assert_allclose(some.variance, expected.variance[:, [1, 4]])
+
+
+def test_moments_of_many_rows_need_no_fourth_powers():
+    rng = np.random.default_rng(4)
+    U, X = orthonormal_scores(1200, 3), rng.standard_normal((1200, 4))
+    squares = np.sum(X**2, axis=0)
+    expected = flip_moments_of(X / np.sqrt(squares), U)
+    found = common_flip_moments(DenseOperator(X), squares, U)
+    np.testing.assert_allclose(found.variance, expected.variance, rtol=0.02)
+    assert np.all(found.variance >= expected.variance)
 
 
 def test_moments_by_simulation():

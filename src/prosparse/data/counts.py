@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_numpy_array
+from array_api_compat import array_namespace
 from scipy import sparse
 
 from ..errors import InputError
@@ -51,11 +51,6 @@ def hellinger(X: Table, depth: float) -> Table:
     return container.map_blocks(X, partial(_block_hellinger, depth=depth))
 
 
-def square_entries(X: Table) -> Table:
-    """Square all entries; the result has the container type of ``X``."""
-    return container_of(X).map_blocks(X, _block_squares)
-
-
 def _block_totals(block: Any) -> Array:
     """Sum each row of a block, sparse or dense, in double precision."""
     is_sparse = sparse.issparse(block)
@@ -80,15 +75,3 @@ def _block_hellinger(block: Any, depth: float) -> Any:
         roots.data = np.sqrt(roots.data) * np.repeat(factor, np.diff(roots.indptr))
         return roots
     return xp.sqrt(block) * xp.astype(factor, block.dtype)[:, None]
-
-
-def _block_squares(block: Any) -> Any:
-    if sparse.issparse(block):
-        squared = sparse.csr_array(block).astype(np.float64)
-        squared.data = squared.data**2
-        return squared
-    xp = array_namespace(block)
-    # GPUs are slow in double precision: arrays of other libraries keep their precision.
-    keeps_dtype = xp.isdtype(block.dtype, "real floating") and not is_numpy_array(block)
-    wide = block if keeps_dtype else xp.astype(block, xp.float64)
-    return wide * wide

@@ -6,8 +6,8 @@ Z are Z - Q Q'Z. The residual of row a has the variance (1 - h_a) s^2, with the 
 h_a = |q_a|^2, for noise of variance s^2.
 
 Rows of unequal noise are multiplied by weights w_a, and so is the design. The residuals of the
-products are those of weighted least squares, and noise of variance proportional to 1 / w_a^2 has
-equal variance and no correlation within them, apart from the projection.
+products are those of weighted least squares. Noise of variance proportional to 1 / w_a^2 has equal
+variance in them, and no correlation apart from the projection.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class RowAdjustment:
     def adjust_operator(self, op: Operator) -> Operator:
         """Subtract the fitted values from a data matrix; sparse data stay sparse."""
         products, squares = self._products(op), to_numpy(op.column_squares()).astype(float)
-        right = from_numpy(self._solve(products), op.column_squares(), op.dtype)
+        right = from_numpy(self._solve(products), op.like, op.dtype)
         adjusted = op.subtract_product(self._design_like(op), right)
         fitted = np.sum(self._orthonormal_products(products) ** 2, axis=0)
         residual = np.maximum(squares - fitted, 0.0)
@@ -168,7 +168,7 @@ class RowAdjustment:
         return self.weights[:, None] * np.column_stack([indicators, self.covariates[:, self.used]])
 
     def _design_like(self, op: Operator) -> Array:
-        return from_numpy(self.design, op.column_squares(), op.dtype)
+        return from_numpy(self.design, op.like, op.dtype)
 
     @property
     def _group_basis(self) -> np.ndarray:

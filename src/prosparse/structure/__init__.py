@@ -20,6 +20,7 @@ from .knockoff_selection import (
     select_shared_by_knockoffs,
 )
 from .leading_components import FIT_TOLERANCE, MIN_DOF, StandardisedData
+from .null_distribution import beta_parameters, common_flip_moments
 from .observed_data import ObservedData, fill_by_design, observed_data
 from .prepared_data import prepare_data
 from .row_scale import EqualisedRows, equalise_rows, estimate_row_scale
@@ -38,6 +39,8 @@ __all__ = [
     "StandardisedData",
     "adjust_pvalues",
     "apply_knockoffs",
+    "beta_parameters",
+    "common_flip_moments",
     "component_pvalues",
     "component_qvalues",
     "compute_communalities",

@@ -296,7 +296,7 @@ class StandardisedData:
 
     def from_numpy(self, array: np.ndarray) -> Array:
         """Convert to the array library and dtype of the data."""
-        return from_numpy(array, self.op.column_squares(), self.op.dtype)
+        return from_numpy(array, self.op.like, self.op.dtype)
 
 
 def _sort_eigenpairs(

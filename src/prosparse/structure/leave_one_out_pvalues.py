@@ -28,6 +28,7 @@ from .leave_one_out import bound_leave_one_out_r2, leave_one_out_eigenvectors, l
 from .null_distribution import (
     Moments,
     beta_tail,
+    common_flip_moments,
     gaussian_moments,
     permutation_moments,
     residual_flip_moments,
@@ -57,7 +58,6 @@ _MAX_OWN_SCORES = 2**22
 _FEW_ROWS = 30  # rows up to which the moments of sign flips are computed from residuals
 _COLUMNS_PER_CHUNK = 4096
 _MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant
-_MANY_ROWS = 1000  # rows beyond which fourth powers of entries are not needed
 _ROUNDING = 1e-9  # relative rounding error of a p-value, at most
 
 
@@ -376,13 +376,11 @@ class LeaveOneOutTest:
         else:
             is_own = self.members[new] & self._has_own_scores
             for part, compute in (
-                (new[is_own], self._own_flip_sums),
-                (new[~is_own], self._common_flip_sums),
+                (new[is_own], self._own_flips),
+                (new[~is_own], self._common_flips),
             ):
                 if part.size:
-                    M, squared = compute(part)
-                    squares = self._squares[part, None]
-                    self._cache_flips(part, sign_flip_moments(M / squares, squared / squares**2))
+                    self._cache_flips(part, compute(part))
 
     def _cache_flips(self, columns: np.ndarray, moments: Moments) -> None:
         self._cached_flips.mean[columns] = moments.mean
@@ -401,31 +399,26 @@ class LeaveOneOutTest:
         Y = data.dense_columns(columns).T / np.sqrt(self._squares[columns, None])
         return residual_flip_moments(scores, Y[:, :, None], data.adjustment.leverages)
 
-    def _common_flip_sums(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute M and sum_a h_a^2 y_a^4 with the scores of all members."""
-        data, D = self.tester.data, self.count
-        i, k = upper_triangle(D)
-        U, correction = self._scores[:, :D], data.adjustment.flip_correction[:, None]
+    def _common_flips(self, columns: np.ndarray) -> Moments:
+        """Compute the moments with the scores of all members."""
+        data, scores = self.tester.data, self._scores[:, : self.count]
         subset = data.op if columns.size == data.p else data.op.take_columns(columns)
-        subset = subset.rough()  # six digits suffice
-        products = data.from_numpy(correction * U[:, i] * U[:, k])
-        M = data.to_numpy(subset.power_sums(2, products))
-        if data.n > _MANY_ROWS:  # (tr M)^2 / n is a lower bound, and the term is small
-            return M, np.cumsum(M[:, i == k], axis=1) ** 2 / data.n
-        leverages = np.cumsum(U**2, axis=1)
-        weights = data.from_numpy((correction * leverages) ** 2)
-        return M, data.to_numpy(subset.power_sums(4, weights))
+        correction = data.adjustment.flip_correction[:, None]
+        # Six digits suffice.
+        return common_flip_moments(subset.rough(), self._squares[columns], scores, correction)
 
-    def _own_flip_sums(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute M and sum_a h_a^2 y_a^4 with scores that exclude each column."""
+    def _own_flips(self, columns: np.ndarray) -> Moments:
+        """Compute the moments with scores that exclude each column."""
         data, D = self.tester.data, self.count
         i, k = upper_triangle(D)
         scores = self._own_scores(columns)
-        weights = (data.dense_columns(columns).T ** 2) * data.adjustment.flip_correction  # y_a^2
+        weights = (data.dense_columns(columns).T ** 2) * data.adjustment.flip_correction
+        weights = weights / self._squares[columns, None]  # y_a^2
         weighted = np.swapaxes(scores * weights[:, :, None], 1, 2)
         M = weighted @ scores
         leverages = np.cumsum(scores**2, axis=2)
-        return M[:, i, k], np.einsum("ja,jad->jd", weights**2, leverages**2)
+        squared_diagonal = np.einsum("ja,jad->jd", weights**2, leverages**2)
+        return sign_flip_moments(M[:, i, k], squared_diagonal)
 
     def _own_scores(self, columns: np.ndarray) -> np.ndarray:
         """Compute scores U T_j without member j, (n_columns, n, D)."""

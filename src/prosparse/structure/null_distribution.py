@@ -48,9 +48,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betainc
 
+from ..data import Operator
+from ..data.arrays import from_numpy, to_numpy
 from ..parallel import in_parallel, slices_of
 
 _COLUMNS_PER_TASK = 1024
+_MAX_PRODUCTS = 256  # number of products of scores that are multiplied with the data at a time
+_MANY_ROWS = 1000  # rows beyond which fourth powers of entries are not needed
 _MIN_VARIANCE_RATIO = 1e-3  # relative to the Gaussian variance
 _MIN_CONCENTRATION = 1e-3
 _MIN_FREE = 1e-3  # lower bound of 1 - h_a
@@ -126,6 +130,40 @@ def sign_flip_moments(M: np.ndarray, squared_diagonal: np.ndarray) -> Moments:
     return Moments(mean, 2.0 * (squared_norm - squared_diagonal))
 
 
+def common_flip_moments(
+    op: Operator,
+    squares: np.ndarray,
+    scores: np.ndarray,
+    correction: np.ndarray | float = 1.0,
+    d: np.ndarray | None = None,
+) -> Moments:
+    """Compute the moments of R2(d) of all columns under random signs.
+
+    ``squares`` (p,) are the sums of squares of the columns, ``scores`` (n, D) are orthonormal, and
+    ``correction`` (n, 1) multiplies the squared entries. ``d`` is 1, ..., D by default.
+    """
+    n, D = scores.shape
+    d = np.arange(1, D + 1) if d is None else d
+    like, squares = op.column_squares(), squares[:, None]
+
+    def sums(power: int, weights: np.ndarray) -> np.ndarray:
+        return to_numpy(op.power_sums(power, from_numpy(weights, like, op.dtype))).astype(float)
+
+    i, k = upper_triangle(D)
+    mean, squared_norm = np.zeros((2, op.shape[1], d.size))
+    for chunk in slices_of(i.size, _MAX_PRODUCTS):
+        rows, columns = i[chunk], k[chunk]
+        M = sums(2, correction * scores[:, rows] * scores[:, columns]) / squares
+        is_leading, on_diagonal = columns[:, None] < d, rows == columns
+        mean += M[:, on_diagonal] @ is_leading[on_diagonal].astype(float)
+        squared_norm += M**2 @ (np.where(on_diagonal, 1.0, 2.0)[:, None] * is_leading)
+    if n > _MANY_ROWS:  # (tr M)^2 / n is a lower bound, and the term is small
+        return Moments(mean, 2.0 * (squared_norm - mean**2 / n))
+    leverages = np.column_stack([np.zeros(n), np.cumsum(scores**2, axis=1)])[:, d]
+    squared_diagonal = sums(4, (correction * leverages) ** 2) / squares**2
+    return Moments(mean, 2.0 * (squared_norm - squared_diagonal))
+
+
 def residual_flip_moments(
     scores: np.ndarray, Y: np.ndarray, design_leverages: np.ndarray
 ) -> Moments:
@@ -176,9 +214,23 @@ def _product_gram(scores: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 def upper_triangle(D: int) -> tuple[np.ndarray, np.ndarray]:
     """Return rows and columns of the upper triangle, by column."""
-    k = np.repeat(np.arange(D), np.arange(1, D + 1))
-    i = np.concatenate([np.arange(d + 1) for d in range(D)])
+    k, i = np.tril_indices(D)
     return i, k
+
+
+class BetaParameters(NamedTuple):
+    """Parameters of the beta distributions with given moments."""
+
+    explained: np.ndarray  # half the degrees of freedom of the scores
+    unexplained: np.ndarray  # half the other degrees of freedom
+
+
+def beta_parameters(moments: Moments) -> BetaParameters:
+    """Return the parameters of the beta distributions with the given moments."""
+    mean = np.clip(moments.mean, 1e-12, 1.0 - 1e-9)
+    variance = np.maximum(moments.variance, 1e-12 * mean)
+    concentration = np.maximum(mean * (1.0 - mean) / variance - 1.0, _MIN_CONCENTRATION)
+    return BetaParameters(mean * concentration, (1.0 - mean) * concentration)
 
 
 def beta_tail(R2: np.ndarray, moments: Moments) -> np.ndarray:
@@ -186,11 +238,9 @@ def beta_tail(R2: np.ndarray, moments: Moments) -> np.ndarray:
     tail = np.empty(R2.shape)
 
     def fill(chunk: slice) -> None:
-        mean = np.clip(moments.mean[chunk], 1e-12, 1.0 - 1e-9)
-        variance = np.maximum(moments.variance[chunk], 1e-12 * mean)
-        concentration = np.maximum(mean * (1.0 - mean) / variance - 1.0, _MIN_CONCENTRATION)
+        beta = beta_parameters(Moments(moments.mean[chunk], moments.variance[chunk]))
         complement = 1.0 - np.clip(R2[chunk], 0.0, 1.0)
-        tail[chunk] = betainc((1.0 - mean) * concentration, mean * concentration, complement)
+        tail[chunk] = betainc(beta.unexplained, beta.explained, complement)
 
     in_parallel(fill, slices_of(R2.shape[0], _COLUMNS_PER_TASK))
     return tail

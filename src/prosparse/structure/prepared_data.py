@@ -83,5 +83,5 @@ def divide_rows(
     Missing values are filled again.
     """
     weighted = adjustment.weight_rows(1.0 / scale)
-    divided = op.scale_rows(from_numpy(1.0 / scale, op.column_squares(), op.dtype))
+    divided = op.scale_rows(from_numpy(1.0 / scale, op.like, op.dtype))
     return (divided if seen is None else fill_by_design(divided, seen, weighted)), weighted

@@ -117,7 +117,7 @@ def find_duplicates(op: Operator) -> np.ndarray:
     """
     rng = np.random.default_rng(0)
     n, p = op.shape
-    directions = from_numpy(rng.standard_normal((p, _N_PROJECTIONS)), op.column_squares(), op.dtype)
+    directions = from_numpy(rng.standard_normal((p, _N_PROJECTIONS)), op.like, op.dtype)
     projections = to_numpy(op.gathered_matmul(directions)).astype(float)
     pairs = _equal_pairs(projections, 1e3 * op.epsilon)
     none = np.empty((0, 2), dtype=int)

@@ -48,7 +48,7 @@ def equalise_rows(op: Operator, adjustment: RowAdjustment | None = None) -> Equa
     """
     adjustment = intercept(op.shape[0]) if adjustment is None else adjustment
     scale = estimate_row_scale(op, adjustment)
-    like, weighted = op.column_squares(), adjustment.weight_rows(1.0 / scale)
+    like, weighted = op.like, adjustment.weight_rows(1.0 / scale)
     divided = weighted.adjust_operator(op.scale_rows(from_numpy(1.0 / scale, like, op.dtype)))
     return EqualisedRows(equalise_columns(divided), scale, weighted)
 
@@ -59,7 +59,7 @@ def equalise_columns(op: Operator) -> Operator:
     varies = squares > _MIN_VARIANCE * float(np.max(squares))
     n = float(op.shape[0])
     factors = np.sqrt(np.where(varies, n / np.where(varies, squares, 1.0), 0.0))
-    equalised = op.scale_columns(from_numpy(factors, op.column_squares(), op.dtype))
+    equalised = op.scale_columns(from_numpy(factors, op.like, op.dtype))
     equalised.remember_column_squares(np.where(varies, n, 0.0))
     return equalised
 

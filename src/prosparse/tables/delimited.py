@@ -305,7 +305,7 @@ def _find_encoding(path: Path, options: ReadOptions) -> str:
         encoding = found  # otherwise the mark would be part of the first name
     if b"\0" in start and not canonical.startswith(("utf-16", "utf-32")):
         raise TableError(
-            f"{path}: the file contains zero bytes and is not text. Check its extension, or give "
+            f"{path}: the file contains null bytes and is not text. Check its extension, or give "
             "its encoding, such as --encoding utf-16."
         )
     return encoding

@@ -5,10 +5,10 @@ import pytest
 from scipy import sparse
 
 from prosparse.data import operator_of
-from prosparse.data.counts import square_entries
 from prosparse.models.fdrpca.pearson_residuals import (
     column_moments,
     fit_count_model,
+    limited_scores,
     residual_operator,
     row_factors,
 )
@@ -24,9 +24,8 @@ def counts(n=40, p=25, seed=0):
     return X
 
 
-def operators(X):
-    zeros, ones = np.zeros(X.shape[1]), np.ones(X.shape[1])
-    return tuple(operator_of(table, zeros, ones) for table in (X, square_entries(X)))
+def raw(X):
+    return operator_of(X, np.zeros(X.shape[1]), np.ones(X.shape[1]))
 
 
 def by_definition(X):
@@ -52,16 +51,16 @@ def dask_array(X):
 def test_residuals_agree_with_their_definition(convert):
     X = counts()
     N, pi, V, Y = by_definition(X)
-    given = operators(convert(X))
-    null = fit_count_model(*given)
-    rows = row_factors(*given, null)
+    given = raw(convert(X))
+    null = fit_count_model(given)
+    rows = row_factors(given, null)
     np.testing.assert_allclose(rows.size, N)
     np.testing.assert_allclose(null.proportions, pi)
     np.testing.assert_allclose(null.dispersion, V)
-    mean, deviation = column_moments(*given, null, rows)
+    mean, deviation = column_moments(given, null, rows)
     np.testing.assert_allclose(mean, Y.mean(axis=0), atol=1e-12)
     np.testing.assert_allclose(deviation, Y.std(axis=0), atol=1e-9)
-    op = residual_operator(given[0], null.proportions, rows, mean)
+    op = residual_operator(given, null.proportions, rows, mean)
     expected = Y - Y.mean(axis=0)
     F = np.random.default_rng(1).standard_normal((X.shape[1], 3))
     np.testing.assert_allclose(np.asarray(op.matmul(F)), expected @ F, atol=1e-10)
@@ -75,8 +74,8 @@ def test_residuals_agree_with_their_definition(convert):
 
 def test_factors_of_new_rows_do_not_depend_on_other_rows():
     X = counts()
-    null = fit_count_model(*operators(X))
-    all_rows, some = row_factors(*operators(X), null), row_factors(*operators(X[5:9]), null)
+    null = fit_count_model(raw(X))
+    all_rows, some = row_factors(raw(X), null), row_factors(raw(X[5:9]), null)
     np.testing.assert_allclose(some.size, all_rows.size[5:9])
     np.testing.assert_allclose(some.factor, all_rows.factor[5:9])
 
@@ -88,6 +87,25 @@ def test_size_factors_are_robust_to_a_few_variable_columns():
     rate = np.full((200, 100), 5.0)
     rate[:, :2] = 250.0 * rng.gamma(1.0, 1.0, (200, 2))
     X = rng.poisson(size[:, None] * rate).astype(float)
-    rows = row_factors(*operators(X), fit_count_model(*operators(X)))
+    rows = row_factors(raw(X), fit_count_model(raw(X)))
     assert np.corrcoef(np.log(rows.size), np.log(size))[0, 1] > 0.95
     assert np.corrcoef(np.log(X.sum(axis=1)), np.log(size))[0, 1] < 0.7
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array, dask_array])
+def test_scores_of_limited_residuals(convert):
+    """Residuals of at most three are multiplied, and the counts do not change."""
+    X = counts()
+    X[3, 0] = 500.0
+    given = convert(X)
+    op = raw(given)
+    null = fit_count_model(op)
+    rows = row_factors(op, null)
+    residuals = residual_operator(op, null.proportions, rows, column_moments(op, null, rows).mean)
+    dense = np.asarray(residuals.dense())
+    F = np.random.default_rng(1).standard_normal((X.shape[1], 3))
+    assert (dense > 3.0).any()
+    expected = np.minimum(dense, 3.0) @ F
+    np.testing.assert_allclose(np.asarray(limited_scores(residuals, F)), expected, atol=1e-9)
+    unchanged = given.toarray() if sparse.issparse(given) else np.asarray(given)
+    np.testing.assert_array_equal(unchanged, X)

@@ -7,11 +7,11 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from prosparse import GSPPCA, NoStructureWarning
-from prosparse.data import DenseOperator, standardise
+from prosparse.data import standardise
 from prosparse.datasets import make_globally_sparse
 from prosparse.metrics import support_f_score
 from prosparse.models.gsppca import refinement as module
-from prosparse.models.gsppca.refinement import Refinement, flip_degrees_of_freedom
+from prosparse.models.gsppca.refinement import Refinement
 
 
 def row_sparse(seed, n=120, p=300, noise=None):
@@ -24,17 +24,19 @@ def row_sparse(seed, n=120, p=300, noise=None):
     return X, np.arange(p) < 12
 
 
-def test_flip_moments_are_those_of_random_signs(rng, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_WEIGHTS", 2)  # several chunks
-    n, p, d = 15, 4, 3
+def test_degrees_of_freedom_under_random_signs(rng):
+    """R2 under random signs has the mean and variance of the beta distribution."""
+    n, p = 30, 12
     X = rng.standard_normal((n, p)) ** 3
-    U = np.linalg.qr(rng.standard_normal((n, d)))[0]
-    squares = np.sum(X**2, axis=0)
-    d_flips, dof_flips = flip_degrees_of_freedom(DenseOperator(X), squares, U)
+    data, members = module.equalise(standardise(X)[0]), np.arange(p) < 6
+    found = module.explain(data, members, 2, np.ones(p), n - 1.0)
+    whitened = module.StandardisedData(data.op, data.standardised.adjustment)
+    U, Z = whitened.scores(whitened.principal_components(members, 2), 2), data.op.dense()
     signs = rng.choice([-1.0, 1.0], (40_000, n))
     for k in range(p):
-        r2 = np.sum(((signs * X[:, k]) @ U) ** 2, axis=1) / squares[k]
-        a, b = 0.5 * d_flips[k], 0.5 * (dof_flips[k] - d_flips[k])
+        z = Z[:, k] / np.linalg.norm(Z[:, k])
+        r2 = np.sum(((signs * z) @ U) ** 2, axis=1)
+        a, b = 0.5 * found.d_flips[k], 0.5 * (found.dof_flips[k] - found.d_flips[k])
         assert a / (a + b) == pytest.approx(r2.mean(), rel=0.03)
         assert a * b / (a + b) ** 2 / (a + b + 1) == pytest.approx(r2.var(), rel=0.1)
 
@@ -50,6 +52,27 @@ def test_log_evidence_is_that_of_the_ranking():
     expected += np.sum(inactive[found.order[q:]]) + module.log_number_prior(np.array([q]), 300)[0]
     assert found.log_evidence[q] == pytest.approx(expected, rel=1e-10)
     assert np.all(np.diff(found.inclusion.log_bayes_factor[found.order]) <= 0)
+
+
+def test_elimination_ends_when_the_evidence_decreases(monkeypatch, rng):
+    """It retains the few active variables, and stops early if all variables are active."""
+    sizes = []
+
+    def evaluate(self, d, members, *others):
+        sizes.append(int(members.sum()))
+        return original(self, d, members, *others)
+
+    original = Refinement.evaluate
+    monkeypatch.setattr(Refinement, "evaluate", evaluate)
+    X, truth = row_sparse(0)
+    selected = Refinement(standardise(X)[0]).eliminate(2)
+    assert support_f_score(truth, selected) >= 0.85
+    assert sizes[-1] <= 2 * truth.sum()
+    sizes.clear()
+    X = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 400))
+    selected = Refinement(standardise(X + rng.standard_normal(X.shape))[0]).eliminate(2)
+    assert selected.sum() >= 300
+    assert min(sizes) >= 50
 
 
 @pytest.mark.parametrize("unequal", [False, True])

@@ -33,6 +33,7 @@ ENTRIES_PER_BLOCK = 2**17
 ENTRIES_ON_ACCELERATOR = 2**25
 # Products of stored entries, per entry of X, that take as long as a conversion to dense.
 _MIN_ENTRIES_PER_CONVERSION = 2.5
+_MAX_SPARSE_DENSITY = 0.5  # density up to which squares are summed from the stored entries
 _TERMS_IN_SINGLE = 32  # number of entries that are summed in single precision
 
 
@@ -52,6 +53,11 @@ class Operator(ABC):
     def epsilon(self) -> float:
         """Relative rounding error of an entry of a product with X."""
         return float(self.xp.finfo(self.dtype).eps)
+
+    @property
+    def like(self) -> Array:
+        """An array in the library, and on the device, of all arguments and results."""
+        return self.column_squares()
 
     @property
     def whole(self) -> Array | None:
@@ -134,6 +140,9 @@ class Operator(ABC):
 
     def _sum_squares(self) -> Array:
         xp = self.xp
+        if self.density < _MAX_SPARSE_DENSITY:
+            ones = xp.ones((self.shape[0], 1), dtype=self.dtype)
+            return self._sparse_power_sums(2, ones)[:, 0]
         return self.sum_rows(
             lambda block: (xp.sum(block * block, axis=0, dtype=xp.float64),), entrywise=True
         )[0]
@@ -210,6 +219,10 @@ class LazyRows(ABC):
     @abstractmethod
     def rmatmul(self, Y: Array) -> Array:
         """Multiply the transpose by a matrix with one row per row."""
+
+    @abstractmethod
+    def stored(self) -> Any:
+        """Compute the entries at the stored positions, as a CSR array."""
 
     @property
     def T(self) -> LazyColumns:

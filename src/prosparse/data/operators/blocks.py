@@ -30,7 +30,7 @@ from .base import (
 )
 from .dense import DenseOperator
 from .shadows import Shadows
-from .sparse import SparseOperator, canonical
+from .sparse import SparseOperator, canonical, row_pieces
 
 # Number of entries of the column blocks from which X X' is computed.
 _ENTRIES_PER_COLUMN_BLOCK = 2**24
@@ -81,7 +81,7 @@ class Source(ABC):
 
 
 class ArrayRows(Source):
-    """Rows of an array or sparse matrix in memory; a sparse matrix is one block."""
+    """Rows of an array or sparse matrix in memory."""
 
     def __init__(self, X: Any):
         self.X = X
@@ -89,7 +89,9 @@ class ArrayRows(Source):
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         if issparse(self.X):
-            yield slice(0, self.shape[0]), self.X
+            S = csr_array(self.X)
+            for rows, _stored in row_pieces(S):
+                yield rows, S[rows]
             return
         entries = ENTRIES_ON_ACCELERATOR if on_accelerator(self.X) else ENTRIES_PER_BLOCK
         for rows in row_slices(*self.shape, entries):

@@ -35,6 +35,10 @@ class DenseOperator(Operator):
         self.dtype = X.dtype
 
     @property
+    def like(self) -> Array:
+        return self.X
+
+    @property
     def whole(self) -> Array:
         return self.X
 

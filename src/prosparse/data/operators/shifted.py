@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,13 @@ class ShiftedRows(LazyRows):
 
     def rmatmul(self, Y: Array) -> Array:
         return self.block.T @ Y - self.right.T @ (self.left.T @ Y)
+
+    def stored(self) -> Any:
+        S = self.block.stored()
+        row_index = np.repeat(np.arange(S.shape[0]), np.diff(S.indptr))
+        for left, right in zip(self.left.T, self.right, strict=True):
+            S.data -= left[row_index] * right[S.indices]
+        return S
 
 
 class ShiftedOperator(TransformedOperator):

@@ -24,12 +24,17 @@ from .base import (
     integer_power,
     row_slices,
 )
+from .column_view import ColumnView
 from .shadows import Shadows
 
 # Maximum mean of a column, in standard deviations, for products in single precision.
 _MAX_MEAN_IN_SINGLE = 100.0
 _ENTRIES_PER_PIECE = 2**20  # number of stored entries that justify a thread
-_MAX_PIECES = 8  # maximum number of pieces of a product
+# Up to this number of pieces, a product has as many as threads are justified. Pieces of more
+# entries than the maximum would need too much memory for their temporary arrays.
+_FEW_PIECES, _MAX_ENTRIES_PER_PIECE = 8, 2**22
+# Columns of a large matrix are copied only if they have less than this proportion of the entries.
+_MIN_ENTRIES_OF_VIEW, _MAX_COPIED_PROPORTION = 2**22, 0.7
 # For X X', columns with a larger proportion of stored entries are converted to dense, few at a
 # time: dense products are so much faster that the zeros do not matter.
 _MIN_DENSITY = 0.05
@@ -57,14 +62,21 @@ class CentredRows(LazyRows):
 
     def __init__(self, S: Any, shift: Array, factor: Array):
         self.S, self.shift, self.factor = S, shift, factor
+        self._transposed = _assemble(sparse.csc_array, S.data, S.indices, S.indptr, S.shape[::-1])
 
     def __matmul__(self, F: Array) -> Array:
         F = self.factor[:, None] * F
         return self.S @ F - self.shift @ F
 
     def rmatmul(self, Y: Array) -> Array:
-        product = self.S.T @ Y - self.shift[:, None] * np.sum(Y, axis=0)
+        product = self._transposed @ Y - self.shift[:, None] * np.sum(Y, axis=0)
         return self.factor[:, None] * product
+
+    def stored(self) -> Any:
+        columns = self.S.indices
+        deviations = self.S.data - self.shift[columns] if self.shift.any() else self.S.data
+        entries = deviations * self.factor[columns]
+        return _assemble(sparse.csr_array, entries, columns, self.S.indptr, self.S.shape)
 
 
 class SparseOperator(Operator):
@@ -73,11 +85,17 @@ class SparseOperator(Operator):
     few_columns = 16
 
     def __init__(self, S: Any, shift: Array, factor: Array, dtype: Any = np.float64):
-        self.S = canonical(S).astype(dtype, copy=False)
+        # Products convert the entries of one piece at a time to the precision of the factors.
+        S = canonical(S)
+        self.S = S.astype(dtype, copy=False) if dtype == np.float32 else S
         self.shift, self.factor = shift.astype(dtype, copy=False), factor.astype(dtype, copy=False)
         self.xp, self.dtype = xp, dtype
         self.shape = self.S.shape
         self.density = self.S.nnz / max(1, self.shape[0] * self.shape[1])
+
+    @property
+    def like(self) -> Array:
+        return self.shift
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         if not entrywise:
@@ -87,7 +105,7 @@ class SparseOperator(Operator):
         entries = min(_MIN_ROWS * p, _MAX_ENTRIES)
         size = (entries,) if entries > ENTRIES_PER_BLOCK else ()
         for rows in row_slices(n, p, *size):
-            block = self.S[rows].toarray()
+            block = self.S[rows].astype(self.dtype, copy=False).toarray()
             block -= self.shift
             block *= self.factor
             yield rows, block
@@ -97,10 +115,11 @@ class SparseOperator(Operator):
         """Pieces of rows that do not depend on the number of cores."""
         S, p = self.S, self.shape[1]
         pieces = []
-        for rows, stored in _row_pieces(S, _MAX_PIECES):
+        count = max(_FEW_PIECES, S.nnz // _MAX_ENTRIES_PER_PIECE)
+        for rows, stored in row_pieces(S, count):
             starts = S.indptr[rows.start : rows.stop + 1] - S.indptr[rows.start]
             shape = (rows.stop - rows.start, p)
-            part = sparse.csr_array((S.data[stored], S.indices[stored], starts), shape)
+            part = _assemble(sparse.csr_array, S.data[stored], S.indices[stored], starts, shape)
             pieces.append((rows, CentredRows(part, self.shift, self.factor)))
         return pieces
 
@@ -134,7 +153,20 @@ class SparseOperator(Operator):
             return self
         return SparseOperator(self.S, self.shift, self.factor, np.float32)
 
-    def _take_columns(self, columns: Array) -> SparseOperator:
+    def _take_columns(self, columns: Array) -> Operator:
+        if self.S.nnz >= _MIN_ENTRIES_OF_VIEW:
+            proportion = self._entries_per_column[columns].sum() / self.S.nnz
+            if proportion >= _MAX_COPIED_PROPORTION and np.unique(columns).size == columns.size:
+                return ColumnView(self, columns)
+        return self.copy_columns(columns)
+
+    @cached_property
+    def _entries_per_column(self) -> np.ndarray:
+        pieces = (self.S.indices[stored] for _rows, stored in row_pieces(self.S))
+        return np.asarray(sum(np.bincount(piece, minlength=self.shape[1]) for piece in pieces))
+
+    def copy_columns(self, columns: Array) -> SparseOperator:
+        """Select columns in the given order; their stored entries are copied."""
         # Contiguous columns are selected many times faster by a slice.
         contiguous = columns.size > 0 and np.array_equal(
             columns, columns[0] + np.arange(columns.size)
@@ -154,7 +186,7 @@ class SparseOperator(Operator):
         stored = shadows.in_units(self.shift, self.factor)
         columns = shadows.columns % self.shape[1]
         return SparseOperator(
-            stored.append_to(self.S, np.arange(self.shape[0])),
+            stored.append_to(self.S.astype(self.dtype, copy=False), np.arange(self.shape[0])),
             self.shift[columns],
             self.factor[columns],
             self.dtype,
@@ -164,33 +196,38 @@ class SparseOperator(Operator):
         """Sum powers of stored entries and of zeros separately.
 
         Expanding (s - shift)^power would cancel digits, and powers of unscaled entries could
-        overflow. A column with a mean of many standard deviations has no zeros, whose weights are
-        then exactly 0.
+        overflow. If the mean of a column is many standard deviations, all entries are stored, and
+        the weights of its zeros are exactly 0.
         """
         shift, factor = self.shift, self.factor
+        has_shift = bool(shift.any())  # otherwise powers of zeros are zero
 
         def multiply(piece: tuple[slice, CentredRows]) -> tuple[np.ndarray, ...]:
             rows, block = piece
-            S, columns = block.S, block.S.indices
-            powers = integer_power((S.data - shift[columns]) * factor[columns], power)
-            parts = zip((powers, np.ones(S.nnz)), (self.dtype, float), strict=True)
-            total, stored = (
-                sparse.csr_array((data, columns, S.indptr), S.shape).T
-                @ weights[rows].astype(dtype, copy=False)
-                for data, dtype in parts
-            )
-            return total.astype(float), stored, np.bincount(columns, minlength=shift.size)
+            powers = block.stored()
+            powers.data = integer_power(powers.data, power)
+            total = (powers.T @ weights[rows].astype(self.dtype, copy=False)).astype(float)
+            if not has_shift:
+                return (total,)
+            powers.data = np.ones(powers.nnz)
+            count = np.bincount(powers.indices, minlength=shift.size)
+            return total, powers.T @ weights[rows], count
 
-        parts = zip(*in_parallel(multiply, self._pieces), strict=True)
-        total, stored, count = (np.sum(part, axis=0) for part in parts)
+        total, *of_stored = (
+            np.sum(part, axis=0) for part in zip(*in_parallel(multiply, self._pieces), strict=True)
+        )
+        if not has_shift:
+            return np.asarray(total)
+        stored, count = of_stored
         every = weights.sum(axis=0, dtype=float)
         absent = np.where(count[:, None] < self.shape[0], every - stored, 0.0)
         return np.asarray(total + integer_power(-shift * factor, power)[:, None] * absent)
 
     def _scale_entries(self) -> tuple[Any, Array]:
-        S = self.S.copy()
-        S.data *= self.factor[S.indices]
-        return S, self.shift * self.factor
+        S = self.S
+        entries = S.data * self.factor[S.indices]
+        scaled = _assemble(sparse.csr_array, entries, S.indices, S.indptr, S.shape)
+        return scaled, self.shift * self.factor
 
     def gram(self) -> Array:
         S, mean = self._scale_entries()
@@ -249,7 +286,7 @@ class SparseRows:
 
     def __init__(self, X: Any, weights: np.ndarray | None = None):
         self.given, self.working = precision_of(X), "float64"
-        self.S = canonical(X).astype(np.float64, copy=False)
+        self.S = canonical(X)
         self.weights = weights
         self.like = np.empty(0)
 
@@ -257,28 +294,36 @@ class SparseRows:
         S, (n, p) = self.S, self.S.shape
 
         def measure(piece: tuple[slice, slice]) -> tuple[np.ndarray, ...]:
-            columns, entries = S.indices[piece[1]], S.data[piece[1]]
+            rows, stored = piece
+            columns, entries = S.indices[stored], S.data[stored].astype(float, copy=False)
             low, high = np.full(p, np.inf), np.full(p, -np.inf)
             np.minimum.at(low, columns, entries)
             np.maximum.at(high, columns, entries)
-            return low, high, np.bincount(columns, minlength=p)
+            if self.weights is not None:
+                starts = S.indptr[rows.start : rows.stop + 1]
+                entries = entries * np.repeat(self.weights[rows], np.diff(starts))
+            count = np.bincount(columns, minlength=p)
+            return low, high, count, np.bincount(columns, weights=entries, minlength=p)
 
-        parts = zip(*in_parallel(measure, _row_pieces(S)), strict=True)
-        low, high, stored = (np.stack(part) for part in parts)
+        parts = zip(*in_parallel(measure, row_pieces(S)), strict=True)
+        low, high, stored, total = (np.stack(part) for part in parts)
         full = stored.sum(axis=0) == n
         low, high = low.min(axis=0), high.max(axis=0)
         low = np.where(full, low, np.minimum(low, 0.0))
         high = np.where(full, high, np.maximum(high, 0.0))
-        if self.weights is None:
-            return Extent(low, high, np.asarray(S.sum(axis=0), dtype=float).reshape(p), float(n))
-        return Extent(low, high, S.T @ self.weights, float(self.weights.sum()))
+        weight = float(n) if self.weights is None else float(self.weights.sum())
+        return Extent(low, high, total.sum(axis=0), weight)
 
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
         return _deviations(self.S, centre, 1.0 / size, self.weights)
 
     def operator(self, index: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        S = self.S if index.size == self.S.shape[1] else self.S[:, index]
-        return SparseOperator(S, shift, factor)
+        p = self.S.shape[1]
+        if index.size == p:
+            return SparseOperator(self.S, shift, factor)
+        shift_of_all, factor_of_all = np.zeros(p), np.ones(p)
+        shift_of_all[index], factor_of_all[index] = shift, factor
+        return SparseOperator(self.S, shift_of_all, factor_of_all).take_columns(index)
 
 
 def _deviations(S: Any, shift: Array, factor: Array, weights: np.ndarray | None) -> Deviations:
@@ -297,12 +342,22 @@ def _deviations(S: Any, shift: Array, factor: Array, weights: np.ndarray | None)
         terms = (w, w * entries, w * entries**2)
         return np.stack([np.bincount(columns, weights=term, minlength=p) for term in terms])
 
-    present, total, squares = np.sum(in_parallel(measure, _row_pieces(S)), axis=0)
+    present, total, squares = np.sum(in_parallel(measure, row_pieces(S)), axis=0)
     absent, zeros = row_weights.sum() - present, -shift * factor
     return Deviations(total + absent * zeros, squares + absent * zeros**2)
 
 
-def _row_pieces(S: Any, max_pieces: int | None = None) -> list[tuple[slice, slice]]:
+def _assemble(kind: Any, data: Array, indices: Array, indptr: Array, shape: tuple[int, ...]) -> Any:
+    """Assemble a sparse array from its parts.
+
+    The constructor would copy views of large arrays.
+    """
+    assembled = kind(shape, dtype=data.dtype)
+    assembled.data, assembled.indices, assembled.indptr = data, indices, indptr
+    return assembled
+
+
+def row_pieces(S: Any, max_pieces: int | None = None) -> list[tuple[slice, slice]]:
     """Divide the rows; return slices of rows and of their stored entries."""
     n, count = S.shape[0], max(1, S.nnz // _ENTRIES_PER_PIECE)
     count = count if max_pieces is None else min(max_pieces, count)

@@ -26,6 +26,10 @@ class TransformedOperator(Operator):
         self.few_columns = inner.few_columns
         self.density = inner.density
 
+    @property
+    def like(self) -> Array:
+        return self.inner.like
+
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         for rows, block in self.inner.blocks(entrywise=entrywise):
             yield rows, self.transform(block, self.row_array[rows, :], entrywise)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..arrays import Array
@@ -21,6 +23,11 @@ class WeightedRows(LazyRows):
 
     def rmatmul(self, Y: Array) -> Array:
         return self.block.T @ (self.root * Y)
+
+    def stored(self) -> Any:
+        S = self.block.stored()
+        S.data *= np.repeat(self.root[:, 0], np.diff(S.indptr))
+        return S
 
 
 class WeightedOperator(TransformedOperator):

@@ -168,7 +168,7 @@ class MixedProjection(AdjustedProjection):
                 if getattr(self, parameter) == value:
                     raise InputError(
                         f"X has labels in {names[min(found)]!r}, which `{parameter}={value!r}` "
-                        "does not support. Drop or encode the columns of labels, or change it."
+                        f"does not support. Drop or encode these columns, or change `{parameter}`."
                     )
             use_scores = self.get_params()["ordered_scores"]
             scored = {k for k in found if use_scores and found[k].order is not None}

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ...data import Array, Columns, Operator, container_of, operator_of, standardise, take_columns
+from ...data import Array, Columns, Operator, container_of, operator_of, standardise
 from ...data.arrays import TableLike, as_like, from_numpy, precision_of, to_numpy
 from ...data.containers import Table
-from ...data.counts import row_totals, square_entries
+from ...data.counts import row_totals
 from ...data.missing_values import dense_with_missing, standardise_observed
 from ...data.normal_scores import normal_scores
 from ...data.row_adjustment import RowAdjustment
@@ -478,10 +478,10 @@ class FDRPCA(MixedProjection):
     def _residuals(self, table: Table) -> tuple[Operator, Columns]:
         """Standardise the Pearson residuals of counts."""
         row_totals(table)  # raises an error if the entries are not counts
-        counts, squares = _counts_and_squares(table)
-        null = fit_count_model(counts, squares)
-        rows = row_factors(counts, squares, null)
-        mean, deviation = column_moments(counts, squares, null, rows)
+        counts = _raw_counts(table)
+        null = fit_count_model(counts)
+        rows = row_factors(counts, null)
+        mean, deviation = column_moments(counts, null, rows)
         varying = deviation > 0.0
         if varying.sum() < 2:
             raise InputError(
@@ -489,7 +489,7 @@ class FDRPCA(MixedProjection):
                 "proportional to the size factors of the rows; at least 2 must not be. Check how "
                 "the data were read."
             )
-        like = counts.column_squares()
+        like = counts.like
         mean, deviation = np.where(varying, mean, 0.0), np.where(varying, deviation, 1.0)
         columns = Columns(
             mean=from_numpy(mean, like, counts.dtype),
@@ -516,7 +516,7 @@ class FDRPCA(MixedProjection):
                 for v in (self.count_weights_, self.count_proportions_, self.count_noise_)
             )
         )
-        rows = row_factors(*_counts_and_squares(X), null)
+        rows = row_factors(_raw_counts(X), null)
         mean, scale = (to_numpy(v).astype(float) for v in (self.mean_, self.scale_))
         columns = np.arange(mean.size) if columns is None else columns
         return _standard_residuals(X, columns, null.proportions, rows, mean, scale)
@@ -816,18 +816,10 @@ def _rounding_squares(table: Table, columns: Columns, op: Operator) -> np.ndarra
     return np.asarray(table.shape[0] * squares)
 
 
-def _counts_and_squares(X: Table) -> tuple[Operator, Operator]:
-    """Return operators of the counts and of their squares.
-
-    They are neither centred nor scaled.
-    """
-    p = X.shape[1]
-
-    def operator(table: Table) -> Operator:
-        zeros, ones = (as_like(v, table, table.dtype) for v in (np.zeros(p), np.ones(p)))
-        return operator_of(table, zeros, ones)
-
-    return operator(X), operator(square_entries(X))
+def _raw_counts(X: Table) -> Operator:
+    """Return the operator of counts that are neither centred nor scaled."""
+    zeros, ones = (as_like(v, X, X.dtype) for v in (np.zeros(X.shape[1]), np.ones(X.shape[1])))
+    return operator_of(X, zeros, ones)
 
 
 def _standard_residuals(
@@ -842,7 +834,8 @@ def _standard_residuals(
 
     ``proportions``, ``mean`` and ``scale`` are those of all columns.
     """
-    subset, divisor = take_columns(X, columns), scale[columns]
-    zeros, scales = (as_like(v, subset, subset.dtype) for v in (np.zeros(columns.size), divisor))
-    counts = operator_of(subset, zeros, scales)
+    zeros, scales = (as_like(v, X, X.dtype) for v in (np.zeros(scale.size), scale))
+    counts, divisor = operator_of(X, zeros, scales), scale[columns]
+    if columns.size < scale.size:
+        counts = counts.take_columns(from_numpy(columns, counts.like))
     return residual_operator(counts, proportions[columns] / divisor, rows, mean[columns] / divisor)

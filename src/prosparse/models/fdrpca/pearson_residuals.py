@@ -36,6 +36,7 @@ from array_api_compat import array_namespace
 
 from ...data import Array, Operator
 from ...data.arrays import from_numpy, to_numpy
+from ...data.operators.base import Block, LazyRows
 from ...data.operators.shifted import ShiftedOperator
 from ...data.operators.weighted import WeightedOperator
 
@@ -67,15 +68,13 @@ class Moments(NamedTuple):
     deviation: np.ndarray  # (p,) 0 if it is a rounding error
 
 
-def fit_count_model(counts: Operator, squares: Operator) -> CountModel:
+def fit_count_model(counts: Operator) -> CountModel:
     """Estimate weights, proportions and dispersions of the columns.
 
     Parameters
     ----------
     counts : Operator of shape (n, p)
         Counts, not centred.
-    squares : Operator of shape (n, p)
-        Squared counts, not centred.
 
     Returns
     -------
@@ -93,21 +92,19 @@ def fit_count_model(counts: Operator, squares: Operator) -> CountModel:
         weights = weights * normaliser
         size = np.maximum(size * normaliser, _min_size(grand_total, n))
         # sum_i (x - N pi)^2 / (N pi), where sum_i N pi is the total of the column
-        squared = _divide(_rmatvec(squares, 1.0 / size), proportions) - totals
+        squared = _divide(_squares_rmatvec(counts, 1.0 / size), proportions) - totals
         squared = np.where(squared > _rounding(counts) * totals, squared, 0.0)
         dispersion = np.where(totals > 0.0, squared / n, 1.0)
     return CountModel(weights, proportions, dispersion)
 
 
-def row_factors(counts: Operator, squares: Operator, model: CountModel) -> RowFactors:
+def row_factors(counts: Operator, model: CountModel) -> RowFactors:
     """Compute size factors and scales of rows, which may be new.
 
     Parameters
     ----------
     counts : Operator of shape (n, p)
         Counts, not centred.
-    squares : Operator of shape (n, p)
-        Squared counts, not centred.
     model : CountModel
 
     Returns
@@ -120,23 +117,19 @@ def row_factors(counts: Operator, squares: Operator, model: CountModel) -> RowFa
     size = _matvec(counts, weights)
     size = np.maximum(size, _min_size(float(size.sum()), size.size))
     # sum_j (x - N pi)^2 / (N pi V)
-    total = _matvec(squares, _divide(inverse, proportions)) / size
+    total = _squares_matvec(counts, _divide(inverse, proportions)) / size
     total += float(proportions @ inverse) * size - 2.0 * _matvec(counts, inverse)
     root_mean_square = np.sqrt(np.maximum(total / max(int(present.sum()), 1), 1e-12))
     return RowFactors(size, 1.0 / (root_mean_square * np.sqrt(size)))
 
 
-def column_moments(
-    counts: Operator, squares: Operator, model: CountModel, rows: RowFactors
-) -> Moments:
+def column_moments(counts: Operator, model: CountModel, rows: RowFactors) -> Moments:
     """Compute means and deviations of the columns of diag(a) (X - N pi').
 
     Parameters
     ----------
     counts : Operator of shape (n, p)
         Counts, not centred.
-    squares : Operator of shape (n, p)
-        Squared counts, not centred.
     model : CountModel
     rows : RowFactors
 
@@ -147,7 +140,7 @@ def column_moments(
     (size, factor), pi, n = rows, model.proportions, counts.shape[0]
     weight = factor**2
     mean = (_rmatvec(counts, factor) - pi * float(factor @ size)) / n
-    raw = _rmatvec(squares, weight)
+    raw = _squares_rmatvec(counts, weight)
     square = raw - 2.0 * pi * _rmatvec(counts, weight * size)
     square += pi**2 * float(weight @ size**2)
     variance = square / n - mean**2
@@ -174,7 +167,7 @@ def residual_operator(
     -------
     Operator of shape (n, p)
     """
-    like = counts.column_squares()
+    like = counts.like
 
     def convert(array: np.ndarray) -> Array:
         return from_numpy(array, like, counts.dtype)
@@ -184,14 +177,35 @@ def residual_operator(
     return ShiftedOperator(scaled, convert(np.ones((rows.size.size, 1))), convert(mean[None, :]))
 
 
+class SquaredProduct:
+    """The function ``block^2 @ F`` as a picklable class.
+
+    A sparse block must not be centred.
+    """
+
+    def __init__(self, F: Array):
+        self.F = F
+
+    def __call__(self, block: Block) -> Array:
+        squares = block.stored().power(2) if isinstance(block, LazyRows) else block * block
+        return squares @ self.F
+
+
 class LimitedProduct:
-    """The function ``min(block, limit) @ F`` as a picklable class."""
+    """The function ``min(block, limit) @ F`` as a picklable class.
+
+    Only stored entries of sparse blocks exceed the limit, because residuals of zeros are negative.
+    """
 
     def __init__(self, F: Array, limit: float = MAX_RESIDUAL):
         self.F, self.limit = F, limit
 
-    def __call__(self, block: Array) -> Array:
-        return array_namespace(block).clip(block, max=self.limit) @ self.F
+    def __call__(self, block: Block) -> Array:
+        if not isinstance(block, LazyRows):
+            return array_namespace(block).clip(block, max=self.limit) @ self.F
+        excess = block.stored()
+        excess.data = np.maximum(excess.data - self.limit, 0.0)
+        return block @ self.F - excess @ self.F
 
 
 def limited_scores(residuals: Operator, projection: Array) -> Array:
@@ -209,7 +223,7 @@ def limited_scores(residuals: Operator, projection: Array) -> Array:
     Array of shape (n, d)
         Lazy if the operator is lazy.
     """
-    return residuals.map_rows(LimitedProduct(projection), entrywise=True)
+    return residuals.map_rows(LimitedProduct(projection), entrywise=residuals.density == 1.0)
 
 
 def _divide(numerator: np.ndarray, proportions: np.ndarray) -> np.ndarray:
@@ -229,11 +243,24 @@ def _min_size(total: float, n: int) -> float:
 
 def _rmatvec(op: Operator, y: np.ndarray) -> np.ndarray:
     """Compute X'y of shape (p,) as a NumPy array."""
-    column = from_numpy(y[:, None], op.column_squares(), op.dtype)
+    column = from_numpy(y[:, None], op.like, op.dtype)
     return to_numpy(op.rmatmul(column)).astype(float)[:, 0]
 
 
 def _matvec(op: Operator, f: np.ndarray) -> np.ndarray:
     """Compute X f of shape (n,) as a NumPy array."""
-    column = from_numpy(f[:, None], op.column_squares(), op.dtype)
+    column = from_numpy(f[:, None], op.like, op.dtype)
     return to_numpy(op.gathered_matmul(column)).astype(float)[:, 0]
+
+
+def _squares_rmatvec(op: Operator, y: np.ndarray) -> np.ndarray:
+    """Compute (X * X)'y of shape (p,) as a NumPy array."""
+    column = from_numpy(y[:, None], op.like, op.dtype)
+    return to_numpy(op.power_sums(2, column)).astype(float)[:, 0]
+
+
+def _squares_matvec(op: Operator, f: np.ndarray) -> np.ndarray:
+    """Compute (X * X) f of shape (n,) as a NumPy array."""
+    column = from_numpy(f[:, None], op.like, op.dtype)
+    product = op.gather_rows(SquaredProduct(column), entrywise=op.density == 1.0)
+    return to_numpy(product).astype(float)[:, 0]

@@ -145,6 +145,8 @@ class _Mixture:
         # Classes that may have variables
         own = np.append(1, np.arange(_N_INACTIVE + self.m, _N_INACTIVE + 2 * self.m))
         self.classes = np.arange(_N_INACTIVE + 2 * self.m) if self.common else own
+        kinds = np.array([[1.0], [1.0]] if self.common else [[0.0], [2.0]])
+        self.gain_counts = kinds * np.full(self.m, GAIN_COUNT / self.m)  # prior counts, (2, m)
         squares, dof, p = explained.squares, explained.dof, explained.squares.size
         shape, rate = 0.5 * NOISE_DOF, 0.5 * NOISE_DOF * start.noise
         self.rate = rate
@@ -206,16 +208,11 @@ class _Mixture:
         counts = np.zeros(_N_INACTIVE + 2 * self.m)
         counts[self.classes] = weights * ((1.0 / (densities @ weights)) @ densities)
         inactive, active = counts[:_N_INACTIVE], float(np.sum(counts[_N_INACTIVE:]))
-        prior = self.gain_counts()
+        prior = self.gain_counts
         gains = (counts[_N_INACTIVE:].reshape(2, self.m) + prior) / (active + np.sum(prior))
         proportion = (active + 1.0) / (densities.shape[0] + 2.0)
         own = (float(inactive[1]) + 1.0) / (float(np.sum(inactive)) + 2.0) if self.common else 1.0
         return current._replace(active=proportion, own_noise=own, gains=gains), active
-
-    def gain_counts(self) -> np.ndarray:
-        """Return the prior counts of the gains, (2, m)."""
-        kinds = np.array([[1.0], [1.0]] if self.common else [[0.0], [2.0]])
-        return np.full((2, self.m), GAIN_COUNT / self.m) * kinds
 
     def common_noise(self, current: Proportions, densities: np.ndarray) -> float:
         """Maximise the expected log density over the common noise variance."""
@@ -238,7 +235,7 @@ class _Mixture:
         parts = [proportions.active, 1.0 - proportions.active]
         if self.common:
             parts += [proportions.own_noise, 1.0 - proportions.own_noise]
-        counts = self.gain_counts()
+        counts = self.gain_counts
         used = counts > 0.0
         return float(np.sum(np.log(parts)) + np.sum(counts[used] * np.log(proportions.gains[used])))
 

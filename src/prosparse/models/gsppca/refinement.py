@@ -25,10 +25,11 @@ import numpy as np
 
 from ...data import Operator
 from ...data.arrays import from_numpy, to_numpy
-from ...data.row_groups import single_group
 from ...structure import (
     FIT_TOLERANCE,
     StandardisedData,
+    beta_parameters,
+    common_flip_moments,
     compute_communalities,
     count_components,
     equalise_rows,
@@ -46,11 +47,12 @@ from .inclusion import (
 
 MAX_ROUNDS = 8
 FDR = 0.05  # false discovery rate of the variables whose components are counted
-REMAINING = 0.7  # proportion of the variables that a step of backward elimination retains
+REMAINING = 0.5  # proportion of the variables that a step of backward elimination retains
+# Backward elimination ends if the log evidence of this many steps is that much below the largest.
+N_POOR, MIN_DECREASE = 2, 10.0
 MAX_FAILURES = 2  # numbers of components without improvement that end the search
 SCALED_TOLERANCE = 1e-6  # relative difference of the variances of columns that were scaled
 MIN_MEMBERS = 2  # minimum number of variables whose components are computed
-_MAX_WEIGHTS = 256  # number of products of scores that are multiplied with the data at a time
 _MIN_NOISE = 1e-12  # lower bound of noise variances, relative to the column
 
 
@@ -64,9 +66,10 @@ class EqualisedData(NamedTuple):
 
 
 class Refined(NamedTuple):
-    """Variables that the refinement selects."""
+    """Variables that a round of the refinement selects."""
 
     d: int
+    members: np.ndarray  # (p,) mask of the variables whose components explain the others
     order: np.ndarray  # (p,) variables by decreasing Bayes factor
     log_evidence: np.ndarray  # (p + 1,) of the first 0, ..., p variables, plus log prior
     inclusion: Inclusion
@@ -128,10 +131,10 @@ class Refinement:
         heavier as more of a variable is explained. Numbers of components are therefore compared by
         the exact distribution.
         """
-        shared = select_shared_variables(self.data.standardised, FDR).selected
+        shared, count = find_shared_components(self.data.standardised)
         if shared.sum() < MIN_MEMBERS:
             return None
-        best = self.run(max(1, count_components(self.data.standardised, shared)), [shared])
+        best = self.run(max(1, count), [shared])
         largest, d = self._exact_log_evidence(best), best.d - 1
         while d >= max(1, best.d - MAX_FAILURES):
             other = self.run(d, [best.selected, shared])
@@ -148,9 +151,29 @@ class Refinement:
         return infer_inclusion(exact, start, self.log_prior_odds).log_evidence
 
     def run(self, d: int, starts: list[np.ndarray]) -> Refined:
-        """Refine several initial selections and return the one of largest evidence."""
-        results = [self.iterate(d, start) for start in starts if start.any()]
-        return max(results, key=lambda result: result.inclusion.log_evidence)
+        """Repeat both steps from the best initial selection.
+
+        That is the one whose first round has the largest evidence. Returns the best round.
+        """
+        rounds = [
+            self.evaluate(d, members, *self._initial_noise(members))
+            for members in starts
+            if members.any()
+        ]
+        best = current = max(rounds, key=_evidence)
+        tried = [current.members]
+        for _ in range(MAX_ROUNDS):
+            self.report(_evidence(current))
+            members = current.selected
+            is_known = any(np.array_equal(members, other) for other in tried)
+            if is_known or members.sum() < MIN_MEMBERS:
+                break
+            tried.append(members)
+            current = self.evaluate(
+                d, members, current.inclusion.noise, current.inclusion.proportions
+            )
+            best = max(best, current, key=_evidence)
+        return best
 
     def eliminate(self, d: int) -> np.ndarray:
         """Remove variables of small Bayes factors in steps, (p,).
@@ -159,32 +182,15 @@ class Refinement:
         """
         members = np.ones(self.data.squares.size, dtype=bool)
         noise, proportions = self._initial_noise(members)
-        steps = []
-        while members.sum() > max(d + 1, MIN_MEMBERS):
+        steps: list[Refined] = []
+        while True:
             steps.append(self.evaluate(d, members, noise, proportions))
+            best = max(steps, key=_evidence)
+            is_poor = [_evidence(step) < _evidence(best) - MIN_DECREASE for step in steps]
             remaining = steps[-1].order[: int(REMAINING * members.sum())]
+            if all(is_poor[-N_POOR:]) or remaining.size <= max(d + 1, MIN_MEMBERS):
+                return best.selected
             members = np.isin(np.arange(members.size), remaining)
-        best = max(steps, key=lambda step: step.inclusion.log_evidence, default=None)
-        return members if best is None else best.selected
-
-    def iterate(self, d: int, start: np.ndarray) -> Refined:
-        """Repeat both steps until the selection converges; return the best round."""
-        members, tried = start, []
-        noise, proportions = self._initial_noise(members)
-        best: Refined | None = None
-        for _ in range(MAX_ROUNDS):
-            tried.append(members)
-            current = self.evaluate(d, members, noise, proportions)
-            self.report(current.inclusion.log_evidence)
-            if best is None or current.inclusion.log_evidence > best.inclusion.log_evidence:
-                best = current
-            members, proportions = current.selected, current.inclusion.proportions
-            noise = current.inclusion.noise
-            is_known = any(np.array_equal(members, other) for other in tried)
-            if is_known or members.sum() < MIN_MEMBERS:
-                break
-        assert best is not None
-        return best
 
     def _initial_noise(self, members: np.ndarray) -> tuple[np.ndarray, Proportions]:
         """Return noise variances and proportions before the first round."""
@@ -209,19 +215,29 @@ class Refinement:
         log_evidence = np.append(0.0, np.cumsum(factors[order]))
         log_evidence += self.data.log_volume + float(np.sum(inclusion.log_inactive))
         log_evidence += log_number_prior(np.arange(p + 1.0), p)
-        return Refined(d, order, log_evidence, inclusion, explained)
+        return Refined(d, members, order, log_evidence, inclusion, explained)
+
+
+def _evidence(refined: Refined) -> float:
+    """Return the log evidence of all variables."""
+    return refined.inclusion.log_evidence
+
+
+def find_shared_components(data: StandardisedData) -> tuple[np.ndarray, int]:
+    """Return the variables with shared variance, and count components."""
+    shared = select_shared_variables(data, FDR).selected
+    return shared, count_components(data, shared)
 
 
 def equalise(op: Operator) -> EqualisedData:
     """Divide the rows by their scales."""
-    (n, p), like = op.shape, op.column_squares()
+    p, like = op.shape[1], op.column_squares()
     equalised = equalise_rows(op.unit_variance())
-    scale = equalised.row_scale
-    divided = op.scale_rows(from_numpy(1.0 / scale, like, op.dtype))
-    divided = single_group(n).centre_operator(divided)
+    scale, adjustment = equalised.row_scale, equalised.adjustment
+    divided = adjustment.adjust_operator(op.scale_rows(from_numpy(1.0 / scale, like, op.dtype)))
     return EqualisedData(
         divided,
-        StandardisedData(equalised.op),
+        StandardisedData(equalised.op, adjustment),
         np.maximum(to_numpy(divided.column_squares()).astype(float), np.finfo(float).tiny),
         -p * float(np.sum(np.log(scale))),
     )
@@ -234,42 +250,18 @@ def explain(
 
     ``noise`` (p,) are the noise variances by which the columns are divided.
     """
-    squares = data.squares
+    squares, adjustment = data.squares, data.standardised.adjustment
     noise = np.maximum(noise, _MIN_NOISE * squares / dof)
     factors = from_numpy(1.0 / np.sqrt(noise), data.op.column_squares(), data.op.dtype)
-    whitened = StandardisedData(data.op.scale_columns(factors))
+    whitened = StandardisedData(data.op.scale_columns(factors), adjustment)
     d = min(d, int(members.sum()) - 1)
     r2 = compute_communalities(whitened, members, d)
     found = whitened.principal_components(members, d, FIT_TOLERANCE)
-    scores = whitened.scores(found, min(d, found.eigenvalues.size))
-    d_flips, dof_flips = flip_degrees_of_freedom(data.op, squares, scores)
-    return Explained(squares, r2, float(scores.shape[1]), dof, d_flips, dof_flips)
-
-
-def flip_degrees_of_freedom(
-    op: Operator, squares: np.ndarray, scores: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return d' and f' of R2 under random signs of the entries of each column.
-
-    R2 has the mean tr M and the variance 2 (|M|_F^2 - sum_a h_a^2 y_a^4) with M = sum_a y_a^2 u_a
-    u_a', y the column scaled to unit length, u_a the rows of the scores and h_a = |u_a|^2.
-    Beta(d' / 2, (f' - d') / 2) has the same mean and variance.
-    """
-    like = op.column_squares()
-
-    def moments(power: int, weights: np.ndarray) -> np.ndarray:
-        sums = to_numpy(op.power_sums(power, from_numpy(weights, like, op.dtype)))
-        return np.asarray(sums.astype(float) / squares[:, None] ** (power // 2))
-
-    i, k = np.triu_indices(scores.shape[1])
-    mean, norm = np.zeros((2, squares.size))
-    for first in range(0, i.size, _MAX_WEIGHTS):
-        rows, columns = i[first : first + _MAX_WEIGHTS], k[first : first + _MAX_WEIGHTS]
-        M = moments(2, scores[:, rows] * scores[:, columns])
-        mean += np.sum(M[:, rows == columns], axis=1)
-        norm += np.sum(np.where(rows == columns, 1.0, 2.0) * M**2, axis=1)
-    leverages = np.sum(scores**2, axis=1)
-    variance = 2.0 * (norm - moments(4, leverages[:, None] ** 2)[:, 0])
-    mean = np.clip(mean, 1e-12, 1.0 - 1e-9)
-    dof = 2.0 * np.maximum(mean * (1.0 - mean) / np.maximum(variance, 1e-12 * mean) - 1.0, 1e-3)
-    return mean * dof, dof
+    d = min(d, found.eigenvalues.size)
+    # Without the correction for leverages of `null_distribution`: the less probable one of two
+    # distributions is used, and probabilities would be too small.
+    moments = common_flip_moments(data.op, squares, whitened.scores(found, d), d=np.array([d]))
+    beta = beta_parameters(moments)  # Beta(d' / 2, (f' - d') / 2)
+    d_flips = 2.0 * beta.explained[:, 0]
+    dof_flips = d_flips + 2.0 * beta.unexplained[:, 0]
+    return Explained(squares, r2, float(d), dof, d_flips, dof_flips)

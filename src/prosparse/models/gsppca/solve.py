@@ -24,7 +24,7 @@ from ...inference.progress import Progress
 from ...numerics.spectrum import Spectrum, principal_components, spectrum
 from ...selection.dimension import resolve_dimension
 from ...selection.noise import noise_variance
-from ...structure import MIN_DOF, StandardisedData, count_components, select_shared_variables
+from ...structure import MIN_DOF, StandardisedData
 from .diagnostics import (
     Diagnostic,
     diagnose_refined,
@@ -44,7 +44,7 @@ from .factors import (
 from .model import State, init, make_step, min_noise, rank_variables, relative_relevance
 from .model_priors import log_odds
 from .quasi_newton import QuasiNewton
-from .refinement import Refined, Refinement
+from .refinement import FDR, Refined, Refinement, find_shared_components
 
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
 ModelPrior = Literal["uniform", "sparse"]
@@ -56,7 +56,6 @@ MIN_LOADINGS_SINGLE = 2**16
 MAX_ENTRIES_SINGLE = 2**24
 # Decimal digits of a variance relative to the largest; further digits are rounding errors.
 VARIANCE_DIGITS = 9
-AUTO_FDR = 0.05  # false discovery rate of the columns whose components "auto" counts
 
 
 class Options(NamedTuple):
@@ -189,10 +188,8 @@ def count_factors(op: Operator, options: Options) -> tuple[Spectrum, int, bool]:
     """
     d, found = options.n_components, True
     if is_counted(options) and op.shape[0] > MIN_DOF:
-        data = StandardisedData(op.unit_variance())
-        selected = select_shared_variables(data, AUTO_FDR).selected
-        found = bool(selected.any())
-        d = max(1, count_components(data, selected))
+        shared, d = find_shared_components(StandardisedData(op.unit_variance()))
+        found, d = bool(shared.any()), max(1, d)
         d = min(d, min(op.shape) - 1, options.n_features_to_select or d)
     count = max(1, int(d)) if isinstance(d, Integral) else N_EIGENVALUES
     parts = spectrum(op, count)
@@ -326,7 +323,7 @@ def diagnose(
     if selection.run.reason is StopReason.EMPTY_MODEL:
         return [empty_model()]
     if not found:
-        return [no_shared_variance(AUTO_FDR)]
+        return [no_shared_variance(FDR)]
     smallest = selection.cardinalities.size > 1 and selection.best == 0
     white = white_noise(parts, options)
     diagnostics = diagnose_structure(

@@ -19,6 +19,15 @@ def soft_threshold(x: Array, threshold: float, xp: Namespace) -> Array:
     return xp.where(x > threshold, x - threshold, xp.where(x < -threshold, x + threshold, 0.0))
 
 
+def violation(W: Array, gradient: Array, penalty: float, xp: Namespace) -> float:
+    """Return the largest violation of the optimality conditions.
+
+    The conditions are dl/dw = penalty sign(w) if w != 0, and |dl/dw| <= penalty if w = 0.
+    """
+    at_zero = xp.abs(gradient) - penalty
+    return float(xp.max(xp.where(W != 0, xp.abs(gradient - penalty * xp.sign(W)), at_zero)))
+
+
 def lasso_rows(
     W: Array,
     B: Array,

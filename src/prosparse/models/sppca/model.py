@@ -30,7 +30,7 @@ from typing import NamedTuple
 from ...data import Array, Operator
 from ...inference.loop import residual_rounding
 from ...numerics.spectrum import Spectrum, eye_like, products
-from .l1 import lasso_rows, sparsest_rotation
+from .l1 import lasso_rows, sparsest_rotation, violation
 
 MIN_NOISE = 1e-12  # minimum noise variance, relative to the mean square of X
 N_SWEEPS = 2  # sweeps of coordinate descent per M-step; more sweeps do not reduce the total time
@@ -101,16 +101,12 @@ def make_step(
 
 
 def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float:
-    """Return the largest relative violation of the optimality conditions.
-
-    The conditions are dl/dw = penalty sign(w) if w != 0, and |dl/dw| <= penalty if w = 0.
-    """
+    """Return the largest relative violation of the conditions."""
     xp, W, sigma2 = op.xp, state.W, state.sigma2
     M_inverse = xp.linalg.inv(W @ W.T + sigma2 * eye_like(W @ W.T, xp))
     B, s = products(op, W.T @ M_inverse)
     gradient = (B.T - (s + n * sigma2 * M_inverse) @ W) / sigma2  # Fisher's identity
-    gap = xp.where(W != 0, xp.abs(gradient - penalty * xp.sign(W)), xp.abs(gradient) - penalty)
-    return max(0.0, float(xp.max(gap))) / max(penalty, 1e-300)
+    return max(0.0, violation(W, gradient, penalty, xp)) / max(penalty, 1e-300)
 
 
 def rounding_error(op: Operator) -> Callable[[State], float]:

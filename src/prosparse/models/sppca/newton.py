@@ -28,6 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
+from .l1 import violation
+
 MAX_COLUMNS = 1000  # up to which X'X is stored
 # Maximum number of loadings in a step, which costs its cube; larger if the noise is small.
 MAX_LOADINGS, MAX_LOADINGS_TINY_NOISE = 400, 1000
@@ -310,7 +312,11 @@ def improve(
     gradients = gradient(sums, point)
     hessian, matrix = Curvature(sums, point), CurvatureMatrix(sums, point)
     noise_gap = abs(hessian.noise_gradient) / (sums.n * point.W.shape[1])
-    if penalty > 0.0 and noise_gap < gap and violation(point.W, gradients, penalty) < gap * penalty:
+    if (
+        penalty > 0.0
+        and noise_gap < gap
+        and violation(point.W, gradients, penalty, np) < gap * penalty
+    ):
         return point, damping
     before = _objective(point, penalty)
     rounding = ROUNDING * (abs(before) + sums.n * point.W.shape[1])
@@ -361,12 +367,6 @@ def _extend(sums: Sums, point: Point, step: Step, after: Point, penalty: float) 
         if not _objective(longer, penalty) > _objective(after, penalty):
             return after
         after = longer
-
-
-def violation(W: np.ndarray, gradients: np.ndarray, penalty: float) -> float:
-    """Return the largest violation of the optimality conditions."""
-    excess = np.where(W != 0, np.abs(gradients - penalty * np.sign(W)), np.abs(gradients) - penalty)
-    return float(excess.max())
 
 
 def _next_damping(damping: float, ratio: float) -> float:
