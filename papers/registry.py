@@ -24,7 +24,6 @@ MODULES = (
     "knockoffs",  # E25
     "sparse_factors",  # E26
     "row_sparse",  # E27
-    "messy_tables",  # E35
 )
 
 

@@ -10,7 +10,7 @@ regression without effects, or the noise of a regression with effects.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -29,7 +29,7 @@ REAL_DATASETS = ("Golub", "colon", "NCI60", "TCGA mRNA", "nutrimouse genes", "ur
 class Sample(NamedTuple):
     """Data matrix, true columns, and one more column that is independent of all others."""
 
-    X: Any  # (n, p), array or DataFrame
+    X: Array  # (n, p)
     truth: Array  # (p,), mask of the columns with shared variance
     response: Array  # (n,)
     groups: Array | None = None  # (n,), passed to estimators that accept groups
