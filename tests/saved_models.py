@@ -42,7 +42,6 @@ MODELS = {
         exclude=[2, -9],
         costs=np.linspace(1.0, 2.0, 12),
         bundles=[slice(4, 6), np.array([7, 8])],
-        criterion="information",
         random_state=np.int64(3),
     ),
     "SpinyRegressor": SpinyRegressor(),

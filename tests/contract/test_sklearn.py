@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from prosparse import EMPCA, GSPPCA, SCA, SPPCA, Panel, Selector, SpinyClassifier, SpinyRegressor
+from prosparse import EMPCA, GSPPCA, SCA, SPPCA, Selector, SpinyClassifier, SpinyRegressor
 from prosparse.registry import METHODS
 
 # Parameters that lead to other code than the defaults, which the checks use as well.
@@ -15,7 +15,6 @@ VARIANTS = [
     EMPCA("auto", n_nonzero=1, renormalize=False, random_state=0),
     GSPPCA(n_components=1, scale=True),
     GSPPCA(n_components=1, n_features_to_select=1, evidence="noisy"),
-    Panel(1, criterion="information"),
     SCA(2, prior="hyperbolic"),
     SCA(1, prior="hyperbolic", shape=2.0, rate=1.0, n_private=1),
     SPPCA(penalty=1.0),

@@ -67,7 +67,6 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "Panel": {
         "n_features_to_select": st.one_of(st.none(), st.none(), st.integers(1, 8)),
         "target_recovery": one_of(0.5, 0.9, 0.99),
-        "criterion": one_of("reconstruction", "information"),
         "include": one_of((), (), [0], (1, -1)),
         "exclude": one_of((), (), [2]),
         "bundles": one_of(None, None, [[0, 1], slice(2, 5)]),

@@ -18,7 +18,6 @@ from ..models.gsppca import GSPPCA
 from ..models.gsppca.evidence import EvidenceKind
 from ..models.gsppca.solve import ModelPrior, NoiseEstimator
 from ..models.panel import Panel
-from ..models.panel.greedy import Criterion
 from ..models.sca import SCA
 from . import plots
 from .documentation import complete_docstring
@@ -41,7 +40,6 @@ def select_panel(
     n_genes: Any = DEFAULT_N_GENES,
     *,
     target_recovery: float = 0.9,
-    criterion: Criterion = "reconstruction",
     include: Any = (),
     exclude: Any = (),
     handle_unknown: HandleUnknown = "error",

@@ -41,23 +41,18 @@ def posterior_covariance(model, panel):
     return np.eye(model.W.shape[1]) - W.T @ np.linalg.inv(inside) @ W
 
 
-def total_gain(model, panel, criterion):
-    """Reduction of the error of reconstructing W z, or mutual information of the panel and z."""
+def total_gain(model, panel):
+    """Reduction of the error of reconstructing W z."""
     panel = np.asarray(panel, dtype=int)
-    if criterion == "information":
-        inside = covariance(model)[np.ix_(panel, panel)]
-        return 0.5 * (np.linalg.slogdet(inside)[1] - np.sum(np.log(model.psi[panel])))
     W = model.W
     return np.trace(W @ W.T) - np.trace(W @ posterior_covariance(model, panel) @ W.T)
 
 
-def largest_gain(model, q, criterion):
+def largest_gain(model, q):
     """Largest gain of any q columns, by enumeration."""
     panels = np.array(list(combinations(range(model.W.shape[0]), q)))
     sigma = covariance(model)
     inside = sigma[panels[:, :, None], panels[:, None, :]]
-    if criterion == "information":
-        return np.max(np.linalg.slogdet(inside)[1] - np.log(model.psi)[panels].sum(axis=1)) / 2
     common = model.W @ model.W.T
     seen = (common @ common)[panels[:, :, None], panels[:, None, :]]
     return np.max(np.trace(np.linalg.solve(inside, seen), axis1=1, axis2=2))

@@ -5,7 +5,6 @@ import pytest
 from factor_models import largest_gain, posterior_covariance, random_model, total_gain
 
 from prosparse.models.panel import greedy as greedy_module
-from prosparse.models.panel.factors import FactorModel
 from prosparse.models.panel.greedy import (
     Constraints,
     Selection,
@@ -18,8 +17,6 @@ from prosparse.models.panel.greedy import (
     select_greedily,
     swap_variables,
 )
-
-CRITERIA = ["reconstruction", "information"]
 
 
 def constrain(p, n_features, include=(), exclude=(), costs=None, bundles=(), weights=None):
@@ -42,16 +39,15 @@ def assert_state(model, state, panel):
     np.testing.assert_allclose(state.N, np.diag(W @ S @ W.T @ W @ S @ W.T), atol=1e-9)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
-def test_gains_are_increments_of_the_criterion(criterion, rng):
+def test_gains_are_increments_of_the_criterion(rng):
     model = random_model(rng)
     A = model.W.T @ model.W
     state, panel = init(model, A), []
     for k in [3, 7, 0, 11, 5]:
-        before = total_gain(model, panel, criterion)
-        found = compute_gains(model, state, criterion)
+        before = total_gain(model, panel)
+        found = compute_gains(model, state)
         for j in set(range(12)) - set(panel):
-            expected = total_gain(model, [*panel, j], criterion) - before
+            expected = total_gain(model, [*panel, j]) - before
             assert found[j] == pytest.approx(expected, rel=1e-9, abs=1e-10)
         state = add_variable(model, A, state, k)
         panel.append(k)
@@ -68,23 +64,20 @@ def test_ren_changed_variable_leaves_the_state_of_the_others(rng):
         assert_state(model, remove_variable(model, A, state, k), [j for j in panel if j != k])
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
-def test_gain_of_a_bundle(criterion, rng):
+def test_gain_of_a_bundle(rng):
     model = random_model(rng)
     A = model.W.T @ model.W
     state = add_variable(model, A, add_variable(model, A, init(model, A), 1), 8)
     for bundle in ([0], [3, 4], [2, 6, 7, 11]):
-        expected = total_gain(model, [1, 8, *bundle], criterion) - total_gain(
-            model, [1, 8], criterion
-        )
-        found = bundle_gain(model, A, state, np.array(bundle), criterion)
+        expected = total_gain(model, [1, 8, *bundle]) - total_gain(model, [1, 8])
+        found = bundle_gain(model, A, state, np.array(bundle))
         assert found == pytest.approx(expected, rel=1e-9)
 
 
 # --- greedy selection
 
 
-def greedy_order(model, constraints, criterion):
+def greedy_order(model, constraints):
     """Greedy selection of single variables and bundles by total gains."""
     p = model.W.shape[0]
     inside = {k for bundle in constraints.bundles for k in bundle.tolist()}
@@ -100,9 +93,7 @@ def greedy_order(model, constraints, criterion):
             return panel
 
         def value(unit, panel=panel):
-            more = total_gain(model, [*panel, *unit], criterion) - total_gain(
-                model, panel, criterion
-            )
+            more = total_gain(model, [*panel, *unit]) - total_gain(model, panel)
             weights = np.ones(p) if constraints.weights is None else constraints.weights
             return more / np.sum(constraints.costs[unit] / weights[unit])
 
@@ -132,16 +123,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("criterion", CRITERIA)
-def test_selection_agrees_with_the_definition(criterion, case):
+def test_selection_agrees_with_the_definition(case):
     for seed in range(4):
         model = random_model(np.random.default_rng(seed))
         constraints = constrain(12, **{"n_features": 6, **CASES[case]})
-        found = select_greedily(model, constraints, criterion)
-        assert found.order.tolist() == greedy_order(model, constraints, criterion)
-        totals = [
-            total_gain(model, found.order[:q], criterion) for q in range(found.order.size + 1)
-        ]
+        found = select_greedily(model, constraints)
+        assert found.order.tolist() == greedy_order(model, constraints)
+        totals = [total_gain(model, found.order[:q]) for q in range(found.order.size + 1)]
         np.testing.assert_allclose(found.gains, np.diff(totals), rtol=1e-8, atol=1e-9)
         assert set(found.order[: constraints.include.size]) == set(constraints.include)
         assert constraints.allowed[found.order].all()
@@ -149,14 +137,12 @@ def test_selection_agrees_with_the_definition(criterion, case):
 
 def test_costs_and_included_variables(rng):
     model = random_model(rng)
-    plain = select_greedily(model, constrain(12, 3), "reconstruction").order
+    plain = select_greedily(model, constrain(12, 3)).order
     costs = np.ones(12)
     costs[plain[0]] = 1e6
-    affordable = select_greedily(model, constrain(12, 3, costs=costs), "reconstruction").order
+    affordable = select_greedily(model, constrain(12, 3, costs=costs)).order
     assert plain[0] not in affordable
-    included = select_greedily(
-        model, constrain(12, 3, include=[int(affordable[-1])]), "reconstruction"
-    ).order
+    included = select_greedily(model, constrain(12, 3, include=[int(affordable[-1])])).order
     assert included[0] == affordable[-1]
 
 
@@ -185,12 +171,10 @@ def test_swaps_find_more_optimal_panels_than_greedy_selection():
     for seed in range(40):
         model = random_model(np.random.default_rng(seed), p=20, r=5)
         constraints = constrain(20, 5)
-        greedy = select_greedily(model, constraints, "reconstruction")
-        after = swap_variables(model, greedy, constraints, "reconstruction")
-        best = largest_gain(model, 5, "reconstruction")
-        before, now = (
-            total_gain(model, selection.order, "reconstruction") for selection in (greedy, after)
-        )
+        greedy = select_greedily(model, constraints)
+        after = swap_variables(model, greedy, constraints)
+        best = largest_gain(model, 5)
+        before, now = (total_gain(model, selection.order) for selection in (greedy, after))
         assert sorted(set(after.order.tolist())) == sorted(after.order.tolist())
         assert after.gains.sum() == pytest.approx(now, rel=1e-9)
         assert before <= now * (1 + 1e-12)
@@ -208,105 +192,62 @@ def test_weighted_swaps_do_not_reduce_the_criterion():
         rng = np.random.default_rng(seed)
         model, weights = random_model(rng, p=20, r=5), rng.uniform(0.5, 1.0, 20)
         constraints = constrain(20, 5, weights=weights)
-        worst = select_greedily(
-            model, constraints._replace(weights=weights**-9.0), "reconstruction"
-        )
-        after = swap_variables(model, worst, constraints, "reconstruction")
-        assert total_gain(model, after.order, "reconstruction") >= worst.gains.sum() * (1 - 1e-9)
+        worst = select_greedily(model, constraints._replace(weights=weights**-9.0))
+        after = swap_variables(model, worst, constraints)
+        assert total_gain(model, after.order) >= worst.gains.sum() * (1 - 1e-9)
         n_changed += set(after.order) != set(worst.order)
         only = np.full(20, 1e-9)
         only[worst.order] = 1.0
-        stays = swap_variables(model, worst, constraints._replace(weights=only), "reconstruction")
+        stays = swap_variables(model, worst, constraints._replace(weights=only))
         assert set(stays.order) == set(worst.order)
     assert n_changed > 10
 
 
-def test_information_and_its_bound():
-    """Swaps find the optimum; it is below the bound, and greedy reaches 1 - 1/e of it."""
-    found_best = 0
-    for seed in range(200):
-        model = random_model(np.random.default_rng(seed), p=12, r=4)
-        constraints = constrain(12, 4)
-        greedy = select_greedily(model, constraints, "information")
-        after = swap_variables(model, greedy, constraints, "information")
-        best = largest_gain(model, 4, "information")
-        reached = total_gain(model, after.order, "information")
-        assert reached >= greedy.gains.sum() * (1 - 1e-12)
-        assert reached <= best * (1 + 1e-12)
-        assert best <= greedy.bounds[3] * (1 + 1e-12)
-        assert greedy.gains.sum() >= (1.0 - np.exp(-1.0)) * best
-        found_best += reached >= best * (1 - 1e-9)
-    assert found_best == 200
-
-
-@pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("case", ["plain", "include", "bundles", "bundle that is too large"])
-def test_bounds_hold_for_all_sizes(criterion, case):
+def test_bounds_hold_for_all_sizes(case):
     for seed in range(5):
         model = random_model(np.random.default_rng(seed), p=12, r=5)
-        found = select_greedily(model, constrain(12, **{"n_features": 6, **CASES[case]}), criterion)
+        found = select_greedily(model, constrain(12, **{"n_features": 6, **CASES[case]}))
         assert np.all(found.bounds >= np.cumsum(found.gains) * (1 - 1e-12))
         for q in range(1, found.order.size + 1):
-            assert found.bounds[q - 1] >= largest_gain(model, q, criterion) * (1 - 1e-12)
-
-
-def test_bounds_include_bundles_that_are_too_large():
-    """Their variables are available to other panels."""
-    W = np.zeros((6, 3))
-    W[:3] = 3.0 * np.eye(3)  # the bundle: one variable for each factor
-    W[3:, 0] = 0.5
-    model = FactorModel(W, np.ones(6))
-    constraints = constrain(6, 2, bundles=[[0, 1, 2]])
-    found = select_greedily(model, constraints, "information")
-    assert found.order.tolist() == [3, 4]
-    assert found.bounds[1] >= largest_gain(model, 2, "information")
+            assert found.bounds[q - 1] >= largest_gain(model, q) * (1 - 1e-12)
 
 
 def test_included_variables_are_not_swapped():
     for seed in range(20):
         model = random_model(np.random.default_rng(seed))
         constraints = constrain(12, 4, include=[0, 7], exclude=[3])
-        after = swap_variables(
-            model,
-            select_greedily(model, constraints, "reconstruction"),
-            constraints,
-            "reconstruction",
-        )
+        after = swap_variables(model, select_greedily(model, constraints), constraints)
         assert {0, 7} == set(after.order[:2].tolist())
         assert 3 not in after.order
         all_variables = constrain(12, 12, include=[0, 7])
-        selection = select_greedily(model, all_variables, "reconstruction")
-        again = swap_variables(model, selection, all_variables, "reconstruction")
+        selection = select_greedily(model, all_variables)
+        again = swap_variables(model, selection, all_variables)
         assert sorted(again.order.tolist()) == list(range(12))
         some = constrain(12, 4, include=[0, 7], exclude=range(4, 12))
         some.allowed[7] = True
-        order = select_greedily(model, some._replace(n_features=5), "reconstruction")
-        assert sorted(swap_variables(model, order, some, "reconstruction").order) == [0, 1, 2, 3, 7]
+        order = select_greedily(model, some._replace(n_features=5))
+        assert sorted(swap_variables(model, order, some).order) == [0, 1, 2, 3, 7]
 
 
 def test_no_swaps_with_costs_or_bundles(rng):
     model = random_model(rng)
     worst = Selection(np.array([0, 1, 2]), np.zeros(3), np.zeros(3))
     for more in ({"costs": np.arange(1.0, 13.0)}, {"bundles": [[4, 5]]}):
-        assert swap_variables(model, worst, constrain(12, 3, **more), "reconstruction") is worst
-    assert swap_variables(model, worst, constrain(12, 3), "reconstruction") is not worst
+        assert swap_variables(model, worst, constrain(12, 3, **more)) is worst
+    assert swap_variables(model, worst, constrain(12, 3)) is not worst
 
 
 @pytest.mark.parametrize("more", [{}, {"include": [50]}, {"bundles": [[3, 60]]}, {"costs": True}])
-@pytest.mark.parametrize("criterion", CRITERIA)
-def test_lazy_evaluation_selects_nearly_the_same(criterion, more, monkeypatch):
-    """The same for information, which is submodular."""
+def test_lazy_evaluation_selects_nearly_the_same(more, monkeypatch):
     for seed in range(10):
         rng = np.random.default_rng(seed)
         model = random_model(rng, p=80, r=6)
         given = {**more, "costs": rng.uniform(1.0, 3.0, 80)} if "costs" in more else more
         constraints = constrain(80, 15, **given)
         monkeypatch.setattr(greedy_module, "POOL_SIZE", 80)
-        everything = select_greedily(model, constraints, criterion)
+        everything = select_greedily(model, constraints)
         monkeypatch.setattr(greedy_module, "POOL_SIZE", 8)
-        few = select_greedily(model, constraints, criterion)
+        few = select_greedily(model, constraints)
         assert few.gains.sum() >= 0.99 * everything.gains.sum()
-        if criterion == "information":
-            np.testing.assert_array_equal(few.order, everything.order)
-            np.testing.assert_allclose(few.gains, everything.gains, rtol=1e-8)
         assert np.all(few.bounds >= everything.bounds * (1 - 1e-9))

@@ -9,7 +9,7 @@ from prosparse.models.panel.panel_size import combine_folds
 
 
 def heldout_path(op, cross_validated, fold_models, constraints, count):
-    task = SelectionTask(constraints, "reconstruction", has_given_size=False)
+    task = SelectionTask(constraints, has_given_size=False)
     found = [
         select_and_evaluate(op, cross_validated.variances, cross_validated.communality, model, task)
         for model in fold_models
@@ -25,7 +25,7 @@ def test_path_is_that_of_panels_selected_in_training_rows(case, fold_models):
     left, explained, attainable = np.zeros(6), np.zeros(6), np.zeros(6)
     for fold, _, part in fold_models:
         rows = rows_of(fold, Z)
-        order = select_greedily(part, constraints, "reconstruction").order
+        order = select_greedily(part, constraints).order
         for q in range(6):
             rest = np.setdiff1d(np.arange(p), order[: q + 1])
             residual = np.sum((rows - predict(part, order[: q + 1], rows))[:, rest] ** 2)

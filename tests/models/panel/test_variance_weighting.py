@@ -79,8 +79,3 @@ def test_standardised_data_have_equal_weights(redundant):
     found = Panel(3).fit((redundant - redundant.mean(axis=0)) / redundant.std(axis=0)).order_
     assert not set(found) & set(LARGE)
     assert sorted(found // 6) == [0, 1, 2]
-
-
-def test_information_is_not_weighted(redundant):
-    """Its bound holds for unweighted greedy selection."""
-    assert not set(Panel(3, criterion="information").fit(redundant).order_) & set(LARGE)

@@ -5,11 +5,11 @@ residual covariance with the common parts of all variables. The candidates P the
 
     tr(R_PP^-1 B_P B_P'),
 
-of which the reconstruction criterion of `greedy` is the sum over single additions. Two bounds hold
-for all P of k candidates. First, P spans k dimensions, so that its gain is at most the sum of the k
-largest eigenvalues of (B_F B_F', R_FF). Second, a candidate outside P is predicted at most as well
-as by all other candidates; all candidates together gain tr(R_FF^-1 B_F B_F'), and each one outside
-P loses at least what it contributes to its own common part.
+the sum of the gains of `greedy` over single additions. Two bounds hold for all P of k candidates.
+First, P spans k dimensions, so that its gain is at most the sum of the k largest eigenvalues of
+(B_F B_F', R_FF). Second, a candidate outside P is predicted at most as well as by all other
+candidates; all candidates together gain tr(R_FF^-1 B_F B_F'), and each one outside P loses at least
+what it contributes to its own common part.
 
 Nodes with the largest bounds are examined first, many at a time.
 """

@@ -3,58 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from ...data import (
-    Array,
-    Columns,
-    Operator,
-    container_of,
-    stack_rows,
-    standardise,
-    take_columns,
-)
+from ...data import Array, Operator, stack_rows, take_columns
 from ...data.arrays import TableLike, as_like, from_numpy, is_floating, to_numpy
 from ...data.column_groups import ColumnGroup
 from ...data.containers import Table
-from ...data.counts import hellinger, row_totals
-from ...data.frames import data_frame
-from ...data.row_groups import RowGroups, row_groups
-from ...errors import (
-    InputError,
-    NoStructureWarning,
-    ParameterError,
-    ShortPanelWarning,
-    check_bool,
-    check_choice,
-    check_integer,
-    warn,
+from ...data.counts import hellinger
+from ...data.row_groups import row_groups
+from ...errors import NoStructureWarning, ParameterError, ShortPanelWarning, warn
+from .._base import SparseProjection, seed_of
+from .markers import add_markers, label_rows
+from .model import Options, solve
+from .new_rows import NewRows, find_columns, validate_some_columns
+from .parameters import ColumnLimits, ColumnNames, build_constraints, check_parameters
+from .prediction import (
+    FittedPanel,
+    calibrate_intervals,
+    expected_squares,
+    explained_proportion,
+    predict_others,
+    squares_of_operator,
 )
-from .._base import SparseProjection, check_varying, seed_of
-from .conformal import conformal_quantile, fit_exponent, min_calibration_rows, row_factor
-from .folds import can_hold_out_groups, dense_columns, project_columns
-from .greedy import Constraints, Criterion
-from .heldout_r2 import NORMAL_QUANTILE
-from .markers import marker_scores, select_markers
-from .missing_values import complete_rows, observed_means
-from .model import Options, Solution, solve
-from .new_rows import NewRows
-from .parameters import ColumnLimits, ColumnNames, build_constraints, check_limits
+from .preparation import check_rows, is_list_of_tables, prepare
+from .results import describe_solution, relevance_order
+from .tables import group_by_proxy, summarise_panel, tabulate_panel, tabulate_sizes
 
-MIN_ROWS = 6  # minimum number of rows for cross-validation
-# Deviations from group means below this multiple of the machine precision are rounding errors.
-_ROUNDING = 1e3
 _MIN_COMMUNALITY = 0.05  # a warning is issued if all communalities are smaller
-# Maximum variance of a column of new rows, relative to its variance in `fit`, in `score`.
-_MAX_VARIANCE_RATIO = 4.0
-# `summary` names variables whose R2 is smaller than this, and at most so many.
-_MAX_UNPREDICTED_R2, _MAX_NAMED = 0.1, 10
 
 
 class Panel(SparseProjection):
@@ -74,11 +54,6 @@ class Panel(SparseProjection):
     target_recovery : float, default=0.9
         Target of ``relative_r2_path_``, between 0 and 1. Not used if ``n_features_to_select`` is
         given.
-    criterion : {"reconstruction", "information"}, default="reconstruction"
-        Gain of a variable: reduction of the squared error of reconstructing all variables, or
-        information about the factors. The latter is within 1 - 1/e of the optimum, and
-        ``bound_path_`` bounds the difference. It is preferable for small panels selected from few
-        rows, but reconstructs the variables less accurately.
     include : column names, positions or a mask, default=()
         Variables that are always selected, for example known markers. They come first.
     exclude : column names, positions or a mask, default=()
@@ -264,7 +239,6 @@ class Panel(SparseProjection):
         n_features_to_select: int | None = None,
         *,
         target_recovery: float = 0.9,
-        criterion: Criterion = "reconstruction",
         include: ColumnGroup = (),
         exclude: ColumnGroup = (),
         costs: ArrayLike | None = None,
@@ -279,7 +253,6 @@ class Panel(SparseProjection):
     ):
         self.n_features_to_select = n_features_to_select
         self.target_recovery = target_recovery
-        self.criterion = criterion
         self.include = include
         self.exclude = exclude
         self.costs = costs
@@ -332,231 +305,64 @@ class Panel(SparseProjection):
                     )
                 X, groups = stack_rows(list(X))
             table = self._validate(X, reset=True)
-            if table.shape[0] < MIN_ROWS:
-                raise InputError(
-                    f"X has too few rows for cross-validation (n_samples={table.shape[0]}); at "
-                    f"least {MIN_ROWS} are required."
-                )
+            check_rows(table)
             rows = row_groups(groups, table.shape[0])
-            label_rows = self._label_rows(labels, table.shape[0])
-            table = self._complete(table, rows)
-            raw_means = column_means(table)
-            self.depth_ = 0.0
-            if self.counts:
-                self.depth_ = float(np.median(row_totals(table)))
-                table = hellinger(table, self.depth_)
-            op, columns = standardise(table, not self.counts)
-            check_varying(op, columns)
-            if rows is not None:
-                op, columns = _centre_within_groups(op, columns, rows)
-            constraints = self._constraints(columns, raw_means)
-            if label_rows is not None:
-                constraints = self._add_markers(op, columns, label_rows, constraints)
-            else:
-                self.marker_of_ = np.full(table.shape[1], "")
-            if self.counts:
-                scale = np.sqrt(to_numpy(op.column_squares()).astype(float))
-            else:
-                scale = to_numpy(columns.scale)[columns.varying_index].astype(float)
+            labelled = label_rows(labels, table.shape[0], self.markers_per_label)
+            seed, names = seed_of(self.random_state), self._names()
+            data = prepare(table, rows, self.counts, seed, names)
+            limits = ColumnLimits.from_parameters(self.get_params(deep=False))
+            varying = to_numpy(data.columns.varying)
+            constraints = build_constraints(limits, names, varying, data.means)
+            constraints, self.marker_of_ = add_markers(
+                data.op, data.columns, labelled, self.markers_per_label, constraints
+            )
             options = Options(
                 constraints,
                 self.n_features_to_select is not None,
                 float(self.target_recovery),
-                self.criterion,
                 is_scaled=not self.counts,
                 coverage=float(self.coverage),
-                seed=seed_of(self.random_state),
+                seed=seed,
             )
-            solution = solve(op, scale, None if rows is None else rows.codes, options)
-            self._set_attributes(solution, columns, rows)
-            self.column_mean_ = columns.numbers(raw_means)
+            solution = solve(data.op, data.scale, None if rows is None else rows.codes, options)
+            ascending = np.argsort(solution.panel)
+            order, relevance = relevance_order(solution)
+            weights = data.columns.numbers(solution.scores.weights[:, ascending])
+            panel = solution.panel[ascending]
+            self._set_columns(data.columns, order, panel, weights, relevance)
+            for name, value in describe_solution(solution, data.columns, rows).items():
+                setattr(self, name, value)
+            self.column_mean_, self.depth_ = data.columns.numbers(data.means), data.depth
         return self
 
-    # --- from parameters to the problem
-
-    def _complete(self, X: TableLike, rows: RowGroups | None) -> TableLike:
-        """Replace missing values by draws, if there are any."""
-        container = container_of(X)
-        if self.counts or container.is_sparse or not container.in_memory:
-            # Missing counts, and missing values of sparse or distributed data, are not supported.
-            return container.require_finite(X)
-        if not container.has_missing(X):
-            return X
-        values = to_numpy(X).astype(float)
-        empty = np.flatnonzero(np.isnan(values).all(axis=0))
-        if empty.size:
-            raise InputError(
-                f"X has no observed value in column {self._name(empty[0])}. Drop this column."
-            )
-        means = observed_means(values, rows)
-        completed = complete_rows(values - means, seed_of(self.random_state)) + means
-        return from_numpy(completed, X, X.dtype)
-
     def _check_parameters(self) -> None:
-        if self.n_features_to_select is not None:
-            check_integer("n_features_to_select", self.n_features_to_select, 1, " or None")
-        if not (isinstance(self.target_recovery, Real) and 0.0 < float(self.target_recovery) < 1.0):
-            raise ParameterError(
-                f"`target_recovery` must be in (0, 1), got {self.target_recovery!r}."
-            )
-        if not (isinstance(self.coverage, Real) and 0.0 < float(self.coverage) < 1.0):
-            raise ParameterError(f"`coverage` must be in (0, 1), got {self.coverage!r}.")
-        check_choice("criterion", self.criterion, get_args(Criterion))
-        check_bool("counts", self.counts)
-        check_limits(self.mean_range, self.max_total)
-        check_integer("markers_per_label", self.markers_per_label, 0)
+        check_parameters(self.get_params(deep=False))
 
-    def _label_rows(self, labels: ArrayLike | None, n: int) -> RowGroups | None:
-        """Group the rows by their labels, if markers are selected."""
-        if self.markers_per_label == 0:
-            return None
-        if labels is None:
-            raise ParameterError(
-                f"`labels` is required if `markers_per_label`={self.markers_per_label}. Pass one "
-                "label for each row to `fit`."
-            )
-        found = row_groups(labels, n, "labels")
-        if found is None or found.sizes.size < 2:
-            raise ParameterError("`labels` must have at least two different labels.")
-        return found
-
-    def _constraints(self, columns: Columns, means: np.ndarray) -> Constraints:
-        """Translate the parameters to constraints on the varying columns."""
-        size = self.n_features_to_select
-        given = ColumnLimits(
-            None if size is None else int(size),
-            self.include,
-            self.exclude,
-            self.costs,
-            self.bundles,
-            self.conflicts,
-            self.mean_range,
-            self.max_total,
-        )
-        names = ColumnNames(self.n_features_in_, self._feature_names())
-        return build_constraints(given, names, to_numpy(columns.varying), means)
-
-    def _add_markers(
-        self, op: Operator, columns: Columns, labels: RowGroups, constraints: Constraints
-    ) -> Constraints:
-        """Include markers of each label."""
-        count = int(self.markers_per_label)
-        selected, label_of = select_markers(marker_scores(op, labels), count, constraints)
-        names = np.append(labels.labels.astype(str), "")
-        marker_of = np.full(self.n_features_in_, "", dtype=names.dtype)
-        marker_of[columns.varying_index] = names[label_of]
-        self.marker_of_ = marker_of
-        found = np.bincount(label_of[label_of >= 0], minlength=labels.sizes.size)
-        lacking = np.flatnonzero(found < count)
-        if lacking.size:
-            warn(
-                f"Panel: label {str(labels.labels[lacking[0]])!r} has {found[lacking[0]]} of "
-                f"{count} markers. No other allowed variable has its largest mean in this label.",
-                ShortPanelWarning,
-            )
-        if selected.size > constraints.n_features:
-            raise ParameterError(
-                f"`n_features_to_select` must be at least {selected.size}, the number of columns "
-                f"in `include` and of markers, got {constraints.n_features}."
-            )
-        return constraints._replace(include=selected)
-
-    def _feature_names(self) -> list[str] | None:
+    def _names(self) -> ColumnNames:
         names = getattr(self, "feature_names_in_", None)
-        return None if names is None else np.asarray(names).tolist()
+        given = None if names is None else np.asarray(names).tolist()
+        return ColumnNames(self.n_features_in_, given)
 
-    def _name(self, column: int) -> str:
-        return ColumnNames(self.n_features_in_, self._feature_names()).label(column)
+    def _fitted_panel(self) -> FittedPanel:
+        """Return the fitted attributes that predictions need."""
 
-    # --- from the solution to attributes
+        def read(values: Array) -> np.ndarray:
+            return np.asarray(to_numpy(values), dtype=float)
 
-    def _set_attributes(self, solution: Solution, columns: Columns, rows: RowGroups | None) -> None:
-        kept, width = columns.varying_index, columns.mean.shape[0]
-        evaluation, panel = solution.evaluation, solution.panel
-        communality, variances = solution.guide.communality, solution.cross_validated.variances
-        weights = solution.scores.weights[:, np.argsort(panel)]
-        others = np.setdiff1d(np.arange(kept.size), panel)
-        others = others[np.argsort(-communality[others], kind="stable")]
-        relevance = communality / max(float(communality.max()), np.finfo(float).tiny)
-        relevance[panel] = np.maximum(relevance[panel], np.finfo(np.float32).eps)
-        self._set_columns(
-            columns,
-            np.concatenate([panel, others]),
-            np.sort(panel),
-            columns.numbers(weights),
-            relevance,
+        support = to_numpy(self.support_)
+        return FittedPanel(
+            support=support,
+            varying=to_numpy(self.varying_),
+            weights=read(self.components_)[:, support],
+            loadings=read(self.loadings_),
+            mean=read(self.mean_),
+            scale=read(self.scale_),
+            residual_std=read(self.unmeasured_std_),
+            width=read(self.interval_width_),
+            exponent=self.interval_exponent_,
+            covariance=read(self.panel_covariance_),
+            depth=self.depth_,
         )
-
-        def expand(values: np.ndarray) -> np.ndarray:
-            """Add zeros for constant columns."""
-            full = np.zeros((*values.shape[:-1], width))
-            full[..., kept] = values
-            return full
-
-        self.empirical_weight_ = solution.guide.weight
-        self.optimality_gap_ = solution.optimality_gap
-        self.n_selected_, self.n_components_ = int(panel.size), weights.shape[0]
-        self.order_ = columns.values(kept[panel])
-        self.heldout_r2_path_ = columns.values(solution.path.r2)
-        self.heldout_r2_path_std_ = columns.values(solution.path.r2_std)
-        self.relative_r2_path_ = columns.values(solution.path.relative_r2)
-        self.relative_r2_path_std_ = columns.values(solution.path.relative_r2_std)
-        self.n_selected_range_ = columns.values(np.array(solution.size_range))
-        self.bound_path_ = columns.values(solution.selection.bounds)
-        self.criterion_path_ = columns.values(np.cumsum(solution.selection.gains))
-        total = float(variances.sum())
-        self.attainable_r2_ = float(communality @ variances) / total
-        self.heldout_r2_ = columns.numbers(expand(evaluation.r2))
-        self.communality_ = columns.numbers(expand(communality))
-        proxy = np.full(width, -1)
-        proxy[kept] = np.where(solution.proxies >= 0, kept[solution.proxies], -1)
-        self.proxy_ = columns.values(proxy)
-        self.loadings_ = columns.numbers(expand(solution.scores.loadings))
-        self.explained_variance_ = columns.numbers(columns.variance(solution.scores.variances))
-        self.explained_variance_ratio_ = columns.numbers(solution.scores.variances / total)
-        r2_std = expand(solution.calibration.r2_std)
-        r2 = expand(evaluation.r2)
-        limits = [r2, r2 - NORMAL_QUANTILE * r2_std, r2 + NORMAL_QUANTILE * r2_std]
-        self.r2_per_variable_ = columns.numbers(np.minimum(np.stack(limits, axis=1), 1.0))
-        ascending = np.argsort(panel)
-        covariance = solution.panel_covariance[np.ix_(ascending, ascending)]
-        self.panel_covariance_ = columns.numbers(columns.variance(covariance))
-        self._set_intervals(solution, columns)
-        self._set_group_results(solution, rows)
-
-    def _set_intervals(self, solution: Solution, columns: Columns) -> None:
-        """Set the widths of prediction intervals and their coverage."""
-        kept, calibration = columns.varying_index, solution.calibration
-        unit = columns.length(to_numpy(columns.scale))
-        std, width, coverage = np.zeros((3, unit.size))
-        std[kept], width[kept] = solution.evaluation.residual_std, calibration.width
-        coverage[:], coverage[kept] = 1.0, calibration.coverage
-        self.unmeasured_std_ = columns.numbers(std * unit)
-        self.interval_width_ = columns.numbers(width * unit)
-        self.interval_exponent_ = calibration.exponent
-        self.heldout_coverage_ = columns.numbers(coverage)
-        self.heldout_coverage_by_error_ = columns.values(calibration.coverage_by_fifth)
-
-    def _set_group_results(self, solution: Solution, rows: RowGroups | None) -> None:
-        """Set the results of each group."""
-        self.heldout_r2_by_group_, self.heldout_coverage_by_group_ = {}, {}
-        self.held_out_ = "rows"
-        if rows is None or solution.row_squares is None:
-            return
-        if can_hold_out_groups(rows.codes):
-            self.held_out_ = "groups"
-        n_groups, calibration = rows.sizes.size, solution.calibration
-        residual, squares = (
-            np.bincount(rows.codes, weights=values) for values in solution.row_squares.T
-        )
-        r2 = 1.0 - residual / np.maximum(squares, np.finfo(float).tiny)
-        codes = rows.codes[calibration.rows]
-        covered = np.bincount(codes, weights=calibration.row_coverage, minlength=n_groups)
-        n_rows = np.bincount(codes, minlength=n_groups)
-        for label, value, total, count in zip(rows.labels, r2, covered, n_rows, strict=True):
-            self.heldout_r2_by_group_[str(label)] = float(value)
-            if count:
-                self.heldout_coverage_by_group_[str(label)] = float(total / count)
 
     def _warn(self) -> None:
         relative_r2, error = (
@@ -591,15 +397,16 @@ class Panel(SparseProjection):
             ``relative_r2``, ``relative_r2_std``, ``criterion`` and ``bound``.
         """
         check_is_fitted(self)
-        names = ("heldout_r2", "heldout_r2_std", "relative_r2", "relative_r2_std")
-        attributes = (*(name.replace("r2", "r2_path") for name in names),)
-        values = {
-            name: to_numpy(getattr(self, f"{attribute}_"))
-            for name, attribute in zip(names, attributes, strict=True)
-        }
-        values |= {"criterion": to_numpy(self.criterion_path_), "bound": to_numpy(self.bound_path_)}
-        sizes = np.arange(1, values["heldout_r2"].size + 1)
-        return data_frame(values, sizes.tolist(), "n_selected")
+        return tabulate_sizes(
+            {
+                "heldout_r2": self.heldout_r2_path_,
+                "heldout_r2_std": self.heldout_r2_path_std_,
+                "relative_r2": self.relative_r2_path_,
+                "relative_r2_std": self.relative_r2_path_std_,
+                "criterion": self.criterion_path_,
+                "bound": self.bound_path_,
+            }
+        )
 
     def panel_to_frame(self) -> Any:
         """Return the variables of the panel as a pandas DataFrame.
@@ -613,24 +420,16 @@ class Panel(SparseProjection):
             it is the proxy, and ``proxied``, their names by decreasing ``heldout_r2_``.
         """
         check_is_fitted(self)
-        order = to_numpy(self.order_)
-        names = ColumnNames(self.n_features_in_, self._feature_names())
-        included = names.positions(self.include, "include")
-        proxied = list(self.proxied_variables().values())
-        reasons = [
-            f"marker of {label}" if label else "included" if k in included else "selected"
-            for k, label in zip(order.tolist(), self.marker_of_[order].tolist(), strict=True)
-        ]
-        values = {
-            "rank": np.arange(1, order.size + 1),
-            "reason": np.array(reasons, dtype=object),
-            "mean": to_numpy(self.column_mean_)[order],
-            "communality": to_numpy(self.communality_)[order],
-            "n_proxied": np.array([len(others) for others in proxied]),
-            "proxied": np.array([", ".join(others) for others in proxied], dtype=object),
-        }
-        labels = names.names or [f"x{k}" for k in range(self.n_features_in_)]
-        return data_frame(values, [labels[k] for k in order.tolist()], "variable")
+        names = self._names()
+        return tabulate_panel(
+            to_numpy(self.order_),
+            names.names or [f"x{k}" for k in range(names.width)],
+            names.positions(self.include, "include").tolist(),
+            self.marker_of_,
+            to_numpy(self.column_mean_),
+            to_numpy(self.communality_),
+            list(self.proxied_variables().values()),
+        )
 
     def proxied_variables(self, names: ArrayLike | None = None) -> dict[str, list[str]]:
         """Return the variables for which each selected variable is the proxy.
@@ -654,14 +453,12 @@ class Panel(SparseProjection):
             raise ParameterError(
                 f"`names` must have {self.n_features_in_} names, got {len(labels)}."
             )
-        proxy, r2 = to_numpy(self.proxy_), to_numpy(self.heldout_r2_)
-        proxied = {}
-        for k in to_numpy(self.order_).tolist():
-            others = np.flatnonzero(proxy == k)
-            others = others[others != k]
-            others = others[np.argsort(-r2[others], kind="stable")]
-            proxied[labels[k]] = [labels[other] for other in others.tolist()]
-        return proxied
+        order = to_numpy(self.order_)
+        groups = group_by_proxy(order, to_numpy(self.proxy_), to_numpy(self.heldout_r2_))
+        return {
+            labels[k]: [labels[other] for other in others.tolist()]
+            for k, others in zip(order.tolist(), groups, strict=True)
+        }
 
     def inverse_transform(self, X: TableLike) -> Array:
         """Reconstruct all variables from scores.
@@ -700,7 +497,6 @@ class Panel(SparseProjection):
         ndarray of shape (n_samples, n_components_)
             Scores.
         """
-        check_is_fitted(self)
         rows = self._new_rows(X)
         selected = np.flatnonzero(rows.support)
         if rows.is_full and not rows.panel_has_missing:
@@ -734,45 +530,16 @@ class Panel(SparseProjection):
             as large.
             Entries that are missing contribute the squares that are expected by the model.
         """
-        check_is_fitted(self)
         rows = self._new_rows(X)
-        kept = np.flatnonzero(to_numpy(self.varying_))
-        inside = np.flatnonzero(to_numpy(self.support_)[kept])
-        loadings = to_numpy(self.loadings_)[:, kept].astype(float)
-        weights = to_numpy(self.components_)[:, kept[inside]].astype(float)
-        groups_of_rows = row_groups(groups, rows.n_rows)
+        fitted = rows.fitted
+        groups_of_rows, kept = row_groups(groups, rows.n_rows), np.flatnonzero(fitted.varying)
         if rows.is_full and not rows.has_missing:
             op = self._operator_of(rows.table, kept)
-            if groups_of_rows is not None:
-                op = groups_of_rows.centre_operator(op)
-            scores = dense_columns(op, inside) @ weights.T
-            squares = to_numpy(op.column_squares()).astype(float)
-            residual = squares - 2.0 * np.sum(project_columns(op, scores) * loadings.T, axis=1)
-            residual += np.sum((loadings.T @ (scores.T @ scores)) * loadings.T, axis=1)
-            residual[inside] = 0.0
+            squares = squares_of_operator(fitted, op, groups_of_rows)
         else:
-            panel = rows.panel
-            predicted = panel.values @ weights.T @ loadings
-            predicted[:, inside] = panel.values
-            added = panel.added_variance(loadings.T @ weights)
-            added[:, inside] = panel.added_variance(np.eye(inside.size))
-            std, scale = (to_numpy(v)[kept] for v in (self.unmeasured_std_, self.scale_))
-            variance = added + (std / scale) ** 2
             entries = rows.standardised_columns(kept)
-            if groups_of_rows is not None:
-                predicted = predicted - observed_means(predicted, groups_of_rows)
-                entries = entries - observed_means(entries, groups_of_rows)
-            is_missing = np.isnan(entries)
-            errors = np.where(is_missing, variance, (entries - predicted) ** 2)
-            errors[:, inside] = np.where(is_missing[:, inside], errors[:, inside], 0.0)
-            residual = errors.sum(axis=0)
-            squares = np.where(is_missing, predicted**2 + variance, entries**2).sum(axis=0)
-        if not self.depth_:
-            # Columns with little variance in `fit` would otherwise dominate the score.
-            factor = 1.0 / np.maximum(squares / (rows.n_rows * _MAX_VARIANCE_RATIO), 1.0)
-            residual, squares = factor * residual, factor * squares
-        total = float(np.sum(squares))
-        return 1.0 - float(np.sum(residual)) / total if total else 1.0
+            squares = expected_squares(fitted, rows.panel, entries, groups_of_rows)
+        return explained_proportion(squares, rows.n_rows, is_scaled=not self.depth_)
 
     def predict_unmeasured(
         self,
@@ -809,38 +576,13 @@ class Panel(SparseProjection):
             ``return_interval=True``. They are wider in rows whose panel is far from the mean, or
             has missing values. ``calibrate`` makes them valid in finite samples.
         """
-        check_is_fitted(self)
         rows = self._new_rows(X, totals, by_position=True)
-        inside = to_numpy(self.support_)
-        mean, scale, residual_std, width = (
-            to_numpy(v)[~inside].astype(float)
-            for v in (self.mean_, self.scale_, self.unmeasured_std_, self.interval_width_)
-        )
-        panel = rows.panel
-        weights = to_numpy(self.components_)[:, inside].astype(float)
-        coefficients = (weights.T @ to_numpy(self.loadings_)[:, ~inside].astype(float)).T
-        predicted = (panel.values @ coefficients.T) * scale + mean
-        added = panel.added_variance(coefficients) * scale**2
-        std = np.sqrt(residual_std**2 + added)
-        # The variance that missing values add widens the intervals in proportion.
-        ratio = std / np.maximum(residual_std, np.finfo(float).tiny)
-        ratio = np.where(residual_std > 0.0, ratio, 1.0)
-        half = width * row_factor(rows.distance, self.interval_exponent_)[:, None] * ratio
-        if self.depth_:
-            predicted = np.maximum(predicted, 0.0)
-        lower, upper = predicted - half, predicted + half
-        if self.depth_:
-            factor = (rows.row_total / self.depth_)[:, None]
-            lower, upper = factor * np.maximum(lower, 0.0) ** 2, factor * upper**2
-            # Mean and variance of the square of a Gaussian root.
-            root, variance = predicted, std**2
-            predicted = factor * (root**2 + variance)
-            std = factor * np.sqrt(4.0 * root**2 * variance + 2.0 * variance**2)
-        results = [predicted]
+        found = predict_others(rows.fitted, rows.panel, rows.distance, lambda: rows.row_total)
+        results = [found.mean]
         if return_std:
-            results.append(std)
+            results.append(found.std)
         if return_interval:
-            results += [lower, upper]
+            results += [found.lower, found.upper]
         converted = tuple(from_numpy(part, *rows.target) for part in results)
         return converted if len(converted) > 1 else converted[0]
 
@@ -862,34 +604,19 @@ class Panel(SparseProjection):
         Panel
             The estimator with new ``interval_width_`` and ``interval_exponent_``.
         """
-        check_is_fitted(self)
         rows = self._new_rows(X)
-        inside, scale = to_numpy(self.support_), to_numpy(self.scale_).astype(float)
-        varying = to_numpy(self.varying_) & ~inside
-        others = np.flatnonzero(varying)
-        weights = to_numpy(self.components_)[:, inside].astype(float)
-        loadings = to_numpy(self.loadings_)[:, others].astype(float)
-        predicted = rows.panel.values @ weights.T @ loadings
-        errors = np.abs(rows.standardised_columns(others) - predicted) * scale[others]
-        squares = (errors / to_numpy(self.unmeasured_std_)[others]) ** 2
-        means = np.nanmean(np.where(np.isnan(squares), 1.0, squares), axis=1)
-        exponent = fit_exponent(means, rows.distance)
-        scores = errors / row_factor(rows.distance, exponent)[:, None]
-        width, n_required = np.zeros(inside.size), min_calibration_rows(float(self.coverage))
-        for k, column in enumerate(others.tolist()):
-            column_scores = scores[~np.isnan(scores[:, k]), k]
-            if column_scores.size < n_required:
-                raise InputError(
-                    f"Calibration of {float(self.coverage):.0%} intervals needs {n_required} rows "
-                    f"with a value of each variable, but X has {column_scores.size} of "
-                    f"{self._name(column)}. Pass more rows, or fit with a smaller `coverage`."
-                )
-            width[column] = conformal_quantile(column_scores[:, None], float(self.coverage))[0]
-        like = self.unmeasured_std_
-        self.interval_width_, self.interval_exponent_ = (
-            from_numpy(width, like, like.dtype),
-            exponent,
+        others = np.flatnonzero(rows.fitted.varying & ~rows.support)
+        width, exponent = calibrate_intervals(
+            rows.fitted,
+            rows.panel.values,
+            rows.standardised_columns(others),
+            rows.distance,
+            float(self.coverage),
+            self._names().label,
         )
+        like = self.unmeasured_std_
+        self.interval_width_ = from_numpy(width, like, like.dtype)
+        self.interval_exponent_ = exponent
         return self
 
     def summary(self) -> str:
@@ -901,23 +628,18 @@ class Panel(SparseProjection):
             Sentences, one per line.
         """
         check_is_fitted(self)
-        r2, _, upper = to_numpy(self.r2_per_variable_).T
         path, std = (to_numpy(v) for v in (self.heldout_r2_path_, self.heldout_r2_path_std_))
         last = self.n_selected_ - 1
-        outside = ~to_numpy(self.support_) & to_numpy(self.varying_)
-        lost = np.flatnonzero(outside & (upper < _MAX_UNPREDICTED_R2))
-        lost = lost[np.argsort(r2[lost], kind="stable")]
-        lines = [
-            f"The panel has {self.n_selected_} of {self.n_features_in_} variables and explains "
-            f"{path[last]:.2f} ± {std[last]:.2f} of the variance of held-out rows.",
-            f"It predicts {int(outside.sum()) - lost.size} of the {int(outside.sum())} other "
-            f"variables with an R2 that may exceed {_MAX_UNPREDICTED_R2:g}.",
-        ]
-        if lost.size:
-            names = ", ".join(self._name(k) for k in lost[:_MAX_NAMED].tolist())
-            more = f" and {lost.size - _MAX_NAMED} others" if lost.size > _MAX_NAMED else ""
-            lines.append(f"It does not predict {names}{more}: measure them if they are needed.")
-        return "\n".join(lines)
+        return (
+            f"The panel has {self.n_selected_} of {self.n_features_in_} variables and "
+            + summarise_panel(
+                to_numpy(self.r2_per_variable_),
+                ~to_numpy(self.support_) & to_numpy(self.varying_),
+                float(path[last]),
+                float(std[last]),
+                self._names().label,
+            )
+        )
 
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
         if self.depth_:
@@ -927,89 +649,15 @@ class Panel(SparseProjection):
     def _new_rows(
         self, X: TableLike, totals: ArrayLike | None = None, *, by_position: bool = False
     ) -> NewRows:
-        """Validate new rows that have the columns of the panel, and possibly others.
-
-        Columns of the panel are found by name; arrays without names have them in order, if that is
-        allowed.
-        """
-        container, names = container_of(X), self._feature_names()
-        given = container.column_names(X)
-        support = to_numpy(self.support_)
-        columns = np.arange(self.n_features_in_)
-        shape: tuple[int, ...] = np.shape(X) if isinstance(X, list) else getattr(X, "shape", ())
-        width = shape[1] if len(shape) == 2 else self.n_features_in_
-        if width != self.n_features_in_ and names is not None and given is not None:
-            position = {name: k for k, name in enumerate(given)}
-            columns = np.flatnonzero([name in position for name in names])
-            missing = np.setdiff1d(np.flatnonzero(support), columns)
-            if missing.size:
-                raise InputError(
-                    f"X must have the {self.n_selected_} columns of the panel, but "
-                    f"{self._name(missing[0])} is missing."
-                )
-            X = container.take_columns(X, np.array([position[names[k]] for k in columns]))
-        elif by_position and width == self.n_selected_:
-            columns = np.flatnonzero(support)
+        """Validate new rows that have the columns of the panel, and possibly others."""
+        check_is_fitted(self)
+        fitted = self._fitted_panel()
+        X, columns = find_columns(X, fitted.support, self._names(), by_position)
         is_full = columns.size == self.n_features_in_
-        table = self._validate(X, reset=False) if is_full else self._validate_partial(X, container)
-        fitted = (self.mean_, self.scale_, self.panel_covariance_)
-        mean, scale, covariance = (to_numpy(part).astype(float) for part in fitted)
-        return NewRows(table, columns, support, mean, scale, covariance, self.depth_, totals)
-
-    def _validate_partial(self, X: TableLike, container: Any) -> TableLike:
-        """Validate rows that have some of the columns of ``fit``."""
-        X = container.prepare(X, allow_nan=True)
-        if container.stays_in_place:
-            table = container.validate(X, 1)
-        else:
-            types = [np.float64, np.float32]
-            table = check_array(X, accept_sparse="csr", dtype=types, ensure_all_finite=False)
-        found = container_of(table).find_non_finite(table, allow_nan=True)
-        if found is not None:
-            raise InputError(f"Input X contains {found.describe(range(table.shape[1]))}.")
-        return table
+        table = self._validate(X, reset=False) if is_full else validate_some_columns(X)
+        return NewRows(table, columns, fitted, totals)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def is_list_of_tables(X: TableLike) -> bool:
-    """Return whether ``X`` is a list of data matrices rather than of rows."""
-    is_list = isinstance(X, list | tuple) and len(X) > 0
-    return is_list and all(len(getattr(table, "shape", ())) == 2 for table in X)
-
-
-def column_means(X: TableLike) -> np.ndarray:
-    """Compute the means of the columns in their original units."""
-    return container_of(X).raw_rows(X).extent().sums / X.shape[0]
-
-
-def _centre_within_groups(
-    op: Operator, columns: Columns, rows: RowGroups
-) -> tuple[Operator, Columns]:
-    """Centre the columns within groups and drop constant columns.
-
-    A column is constant if it does not vary within any group.
-    """
-    n, n_groups = op.shape[0], rows.sizes.size
-    if n - n_groups < MIN_ROWS - 1:
-        raise ParameterError(
-            f"`groups` has {n_groups} labels for {n} rows. Columns are centred within groups: at "
-            f"least {MIN_ROWS - 1} more rows than groups are required."
-        )
-    within = rows.centre_operator(op)
-    before, after = (to_numpy(part.column_squares()).astype(float) for part in (op, within))
-    is_varying = after > (_ROUNDING * op.epsilon) ** 2 * before
-    if is_varying.sum() < 2:
-        raise InputError(
-            f"{int(is_varying.sum())} of the {is_varying.size} varying columns of X vary within "
-            "groups; at least 2 are required. Check `groups`."
-        )
-    if is_varying.all():
-        return within, columns
-    varying = np.zeros(columns.mean.shape[0], dtype=bool)
-    varying[columns.varying_index[is_varying]] = True
-    subset = within.take_columns(from_numpy(np.flatnonzero(is_varying), within.column_squares()))
-    return subset, columns._replace(varying=columns.values(varying))

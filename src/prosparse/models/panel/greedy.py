@@ -5,14 +5,10 @@ selected variables, the factors have the covariance S, initially I. Observing va
 to S - S w w'S / (psi + w'S w), w = w_k. With A = W'W, the expected squared error of reconstructing
 the common part of all variables, tr(A S), decreases by
 
-    reconstruction:   w'S A S w / (psi_k + w'S w)
+    w'S A S w / (psi_k + w'S w).
 
-and the information about z increases by
-
-    information:      log(1 + w'S w / psi_k) / 2.
-
-The latter is monotone and submodular, and greedy selection is within 1 - 1/e of the optimum. A step
-needs two products with W: t = w_k'S w_k and N = w_k'S A S w_k are stored for all k and updated by
+A step needs two products with W: t = w_k'S w_k and N = w_k'S A S w_k are stored for all k and
+updated by
 
     u = S w / (psi + w'S w)^1/2,    t <- t - (W u)^2,
     N <- N - 2 (W u)(W S A u) + (u'A u) (W u)^2.
@@ -21,19 +17,17 @@ Variables may be selected together (a *bundle*): the joint gain is then compared
 weights multiply the gains in comparisons only (`variance_weighting`).
 
 With many variables only those with the largest gains are updated (lazy evaluation, Minoux 1978).
-The last known gain of a variable is an upper bound, because gains decrease as other variables are
-selected (always for information, nearly always for reconstruction).
+The last known gain of a variable is nearly always an upper bound, because gains decrease as other
+variables are selected.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .factors import FactorModel
-
-Criterion = Literal["reconstruction", "information"]
 
 # Maximum number of swap sweeps and of multiplications in them. Large panels of wide data exceed the
 # latter, and the greedy selection is not improved.
@@ -104,7 +98,7 @@ class Selection(NamedTuple):
     """Variables in the order of selection, with their gains."""
 
     order: np.ndarray  # (q,)
-    gains: np.ndarray  # (q,) of the criterion
+    gains: np.ndarray  # (q,)
     bounds: np.ndarray  # (q,) upper bounds of the total gain of 1, ..., q variables
 
 
@@ -120,10 +114,8 @@ def state_from_covariance(model: FactorModel, A: np.ndarray, S: np.ndarray) -> S
     return State(S, *(np.einsum("pr,pr->p", W @ inner, W) for inner in (S, S @ A @ S)))
 
 
-def compute_gains(model: FactorModel, state: State, criterion: Criterion) -> np.ndarray:
+def compute_gains(model: FactorModel, state: State) -> np.ndarray:
     """Compute the gain of each variable, (p,)."""
-    if criterion == "information":
-        return np.asarray(0.5 * np.log1p(np.maximum(state.t, 0.0) / model.psi))
     return np.asarray(np.maximum(state.N, 0.0) / (model.psi + np.maximum(state.t, 0.0)))
 
 
@@ -150,34 +142,27 @@ def remove_variable(model: FactorModel, A: np.ndarray, state: State, k: int) -> 
     return State(S + np.outer(u, u), t + Wu**2, N + 2.0 * Wu * WSAu + (u @ Au) * Wu**2)
 
 
-def bundle_gain(
-    model: FactorModel, A: np.ndarray, state: State, variables: np.ndarray, criterion: Criterion
-) -> float:
+def bundle_gain(model: FactorModel, A: np.ndarray, state: State, variables: np.ndarray) -> float:
     """Compute the joint gain of several variables."""
     W, psi = model.W[variables], model.psi[variables]
     WS = W @ state.S
     covariance = np.diag(psi) + WS @ W.T
-    if criterion == "information":
-        return 0.5 * float(np.linalg.slogdet(covariance)[1] - np.sum(np.log(psi)))
     return float(np.trace(np.linalg.solve(covariance, WS @ A @ WS.T)))
 
 
-def total_gain(model: FactorModel, variables: np.ndarray, criterion: Criterion) -> float:
-    """Compute the criterion of some variables."""
+def total_gain(model: FactorModel, variables: np.ndarray) -> float:
+    """Compute the joint gain of some variables, given no other."""
     A = model.W.T @ model.W
-    return bundle_gain(model, A, init(model, A), variables, criterion)
+    return bundle_gain(model, A, init(model, A), variables)
 
 
-def select_greedily(
-    model: FactorModel, constraints: Constraints, criterion: Criterion
-) -> Selection:
+def select_greedily(model: FactorModel, constraints: Constraints) -> Selection:
     """Select variables by greedy forward selection.
 
     Parameters
     ----------
     model : FactorModel
     constraints : Constraints
-    criterion : {"reconstruction", "information"}
 
     Returns
     -------
@@ -188,18 +173,14 @@ def select_greedily(
     A = model.W.T @ model.W
     order: list[int] = []
     gains: list[float] = []
-    bounds = _GainBounds(A, criterion)
     is_candidate = constraints.allowed.copy()
     is_candidate[constraints.include] = True
-    is_available = is_candidate.copy()  # to any other panel, also if they do not fit in this one
     bundle_of = _bundle_numbers(constraints.bundles, is_candidate.size)
     always_updated = bundle_of >= 0
     always_updated[constraints.include] = True
-    pool = _CandidatePool(model, A, criterion, is_candidate, constraints.divisors, always_updated)
+    pool = _CandidatePool(model, A, is_candidate, constraints.divisors, always_updated)
     while len(order) < constraints.n_features and is_candidate.any():
         pool.refresh(is_candidate)
-        if criterion == "information":
-            bounds.add_stage(pool.gains[is_available], sum(gains))
         included_first = np.zeros_like(is_candidate)
         included_first[constraints.include] = is_candidate[constraints.include]
         best = pool.best(
@@ -212,13 +193,12 @@ def select_greedily(
         for k in best.tolist():
             gains.append(pool.select(k))
             order.append(k)
-            is_available[k] = False
         if constraints.limits_combinations:
             addable = constraints.find_addable(np.array(order))
             addable[constraints.include] = True  # they are compatible, and come first
             is_candidate &= addable
     variables = np.array(order, dtype=int)
-    return Selection(variables, np.array(gains), bounds.path(variables.size))
+    return Selection(variables, np.array(gains), bound_gains(A, variables.size))
 
 
 class _CandidatePool:
@@ -228,15 +208,14 @@ class _CandidatePool:
         self,
         model: FactorModel,
         A: np.ndarray,
-        criterion: Criterion,
         is_candidate: np.ndarray,
         divisors: np.ndarray,
         always_updated: np.ndarray,
     ):
-        self.model, self.A, self.criterion = model, A, criterion
+        self.model, self.A = model, A
         self.divisors, self.always_updated = divisors, always_updated
         state = init(model, A)
-        self.gains = compute_gains(model, state, criterion)  # (p,) last known
+        self.gains = compute_gains(model, state)  # (p,) last known
         self._fill(is_candidate, state)
 
     def _fill(self, is_candidate: np.ndarray, state: State) -> None:
@@ -263,7 +242,7 @@ class _CandidatePool:
         if self.age < POOL_LIFETIME and values.size and float(values.max()) >= self.outside_bound:
             return
         state = state_from_covariance(self.model, self.A, self.state.S)
-        self.gains = compute_gains(self.model, state, self.criterion)
+        self.gains = compute_gains(self.model, state)
         self._fill(is_candidate, state)
 
     def best(
@@ -280,7 +259,7 @@ class _CandidatePool:
             numbers = bundle_of[candidates & (bundle_of >= 0)]
         for number in np.unique(numbers).tolist():
             bundle = constraints.bundles[number]
-            gain = bundle_gain(self.model, self.A, self.state, bundle, self.criterion)
+            gain = bundle_gain(self.model, self.A, self.state, bundle)
             bundle_value = gain / float(self.divisors[bundle].sum())
             if bundle_value > value:
                 best, value = bundle, bundle_value
@@ -291,7 +270,7 @@ class _CandidatePool:
         index = int(np.searchsorted(self.variables, k))
         gain = float(self.gains[k])
         self.state = add_variable(self.part, self.A, self.state, index)
-        self.gains[self.variables] = compute_gains(self.part, self.state, self.criterion)
+        self.gains[self.variables] = compute_gains(self.part, self.state)
         self.age += 1
         return gain
 
@@ -312,9 +291,7 @@ def admissible_sizes(order: np.ndarray, constraints: Constraints) -> np.ndarray:
     return sizes[sizes >= constraints.include.size]
 
 
-def swap_variables(
-    model: FactorModel, selection: Selection, constraints: Constraints, criterion: Criterion
-) -> Selection:
+def swap_variables(model: FactorModel, selection: Selection, constraints: Constraints) -> Selection:
     """Improve a selection by swapping single variables.
 
     A variable is replaced by the one with the largest weighted gain among those that improve the
@@ -336,7 +313,7 @@ def swap_variables(
     A = model.W.T @ model.W
     S = posterior_covariance(model, selection.order)
     full_state = state_from_covariance(model, A, S)
-    values = compute_gains(model, full_state, criterion) / constraints.divisors
+    values = compute_gains(model, full_state) / constraints.divisors
     values = np.where(constraints.allowed, values, -np.inf)
     values[selection.order] = np.inf
     pool = np.sort(np.argsort(-values, kind="stable")[: max(POOL_SIZE, 2 * count)])
@@ -350,7 +327,7 @@ def swap_variables(
         has_swapped = False
         for k in np.flatnonzero(is_selected & is_free).tolist():
             without = remove_variable(part, A, state, k)
-            gains = compute_gains(part, without, criterion)
+            gains = compute_gains(part, without)
             if constraints.limits_combinations:
                 others = np.flatnonzero(is_selected & (np.arange(pool.size) != k))
                 addable = constraints.find_addable(pool[others])[pool]
@@ -365,7 +342,7 @@ def swap_variables(
             break
     if not has_changed:
         return selection
-    return order_greedily(model, pool[is_selected], selection, constraints, criterion)
+    return order_greedily(model, pool[is_selected], selection, constraints)
 
 
 def order_greedily(
@@ -373,13 +350,12 @@ def order_greedily(
     variables: np.ndarray,
     selection: Selection,
     constraints: Constraints,
-    criterion: Criterion,
 ) -> Selection:
     """Replace the variables of a selection, in greedy order."""
     allowed = np.zeros(constraints.allowed.size, dtype=bool)
     allowed[variables] = True
     constraints = constraints._replace(n_features=variables.size, allowed=allowed)
-    return select_greedily(model, constraints, criterion)._replace(bounds=selection.bounds)
+    return select_greedily(model, constraints)._replace(bounds=selection.bounds)
 
 
 def posterior_covariance(model: FactorModel, variables: np.ndarray) -> np.ndarray:
@@ -389,30 +365,12 @@ def posterior_covariance(model: FactorModel, variables: np.ndarray) -> np.ndarra
     return np.asarray(0.5 * (S + S.T))
 
 
-class _GainBounds:
-    """Upper bounds on the total gain of any q variables, for each q.
+def bound_gains(A: np.ndarray, count: int) -> np.ndarray:
+    """Compute upper bounds on the total gain of any 1, ..., ``count`` variables.
 
-    Information is submodular: q variables gain at most the gain of the selected ones plus the q
-    largest remaining gains, and the minimum over all stages is a bound. For tr(A S), q variables
-    gain at most the q largest eigenvalues of A, because I - S has rank q and is at most I.
+    Any q variables gain at most the q largest eigenvalues of A, because I - S has rank q and is at
+    most I.
     """
-
-    def __init__(self, A: np.ndarray, criterion: Criterion):
-        self.criterion = criterion
-        self.eigenvalues = np.linalg.eigvalsh(A)[::-1] if A.size else np.zeros(0)
-        self.stages: list[tuple[float, np.ndarray]] = []
-
-    def add_stage(self, gains: np.ndarray, total: float) -> None:
-        """Store the total gain of the selected variables and the gains of all others."""
-        self.stages.append((total, np.cumsum(np.sort(gains)[::-1])))
-
-    def path(self, count: int) -> np.ndarray:
-        """Compute the bounds for 1, ..., ``count`` variables."""
-        if self.criterion == "reconstruction":
-            padded = np.concatenate([self.eigenvalues, np.zeros(count)])[:count]
-            return np.asarray(np.cumsum(np.maximum(padded, 0.0)))
-        bounds = np.full(count, np.inf)
-        for total, largest in self.stages:
-            padded = np.concatenate([largest, np.full(count, largest[-1])])[:count]
-            bounds = np.minimum(bounds, total + padded)
-        return bounds
+    eigenvalues = np.linalg.eigvalsh(A)[::-1] if A.size else np.zeros(0)
+    padded = np.concatenate([eigenvalues, np.zeros(count)])[:count]
+    return np.asarray(np.cumsum(np.maximum(padded, 0.0)))

@@ -29,7 +29,6 @@ from .folds import (
 )
 from .greedy import (
     Constraints,
-    Criterion,
     Selection,
     order_greedily,
     select_greedily,
@@ -47,10 +46,9 @@ SMALL_TABLE = 100  # number of columns up to which all weights and swaps are eva
 
 
 class SelectionTask(NamedTuple):
-    """Constraints and criterion of the selection."""
+    """Constraints, and whether the size is given."""
 
     constraints: Constraints
-    criterion: Criterion
     has_given_size: bool
 
     def with_weight(self, weight: float) -> SelectionTask:
@@ -67,7 +65,7 @@ class SelectionTask(NamedTuple):
 
     def improve(self, model: FactorModel, selection: Selection) -> Selection:
         """Swap variables."""
-        return swap_variables(model, selection, self.constraints, self.criterion)
+        return swap_variables(model, selection, self.constraints)
 
     def certify(self, model: FactorModel, selection: Selection) -> tuple[np.ndarray, float]:
         """Find the best variables, and an upper bound on the criterion.
@@ -79,9 +77,7 @@ class SelectionTask(NamedTuple):
         if not self.is_exact(model.psi.size):
             return selection.order, float(selection.bounds[size - 1])
         found = find_best_subset(model, self.constraints, selection.order)
-        ordered = order_greedily(
-            model, found.variables, selection, self.constraints, self.criterion
-        )
+        ordered = order_greedily(model, found.variables, selection, self.constraints)
         return ordered.order, found.bound
 
     def is_exact(self, p: int) -> bool:
@@ -89,7 +85,7 @@ class SelectionTask(NamedTuple):
         costs, bundles = self.constraints.costs, self.constraints.bundles
         is_simple = not bundles and bool(np.all(costs == costs[0]))
         is_simple &= not self.constraints.limits_combinations
-        return p <= MAX_COLUMNS and is_simple and self.criterion == "reconstruction"
+        return p <= MAX_COLUMNS and is_simple
 
 
 class Guide(NamedTuple):
@@ -112,8 +108,7 @@ def choose_guide(
 
     Each weight selects and predicts in each fold. Among the weights within one standard error of
     the largest R2, the largest weight is selected if there are more rows than columns, otherwise
-    the smallest. With many columns and few rows, the empirical covariance is not considered, nor
-    for information, which refers to the factors.
+    the smallest. With many columns and few rows, the empirical covariance is not considered.
     """
     shares = cross_validated.squares.sum(axis=1)
     shares = shares / shares.sum()
@@ -122,7 +117,6 @@ def choose_guide(
     n, p = op.shape
     is_small = p <= SMALL_TABLE
     is_searched = is_small or n > MIN_ROWS_PER_COLUMN * p
-    is_searched &= task.criterion == "reconstruction"
     for weight in EMPIRICAL_WEIGHTS if is_searched else (0.0,):
         guides.append(evaluate_guide(op, cross_validated, factor_models, task, weight))
         scores.append(float(shares @ guides[-1].r2))
@@ -182,7 +176,7 @@ def select_and_evaluate(
     # Columns count by their variance in all rows: a column that varies more in the training rows
     # varies less in the held-out ones.
     guide = set_variances(model, variances)
-    selection = select_greedily(guide, task.constraints, task.criterion)
+    selection = select_greedily(guide, task.constraints)
     if task.has_given_size and op.shape[1] <= SMALL_TABLE:
         selection = task.improve(guide, selection)
     order = selection.order

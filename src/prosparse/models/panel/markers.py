@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...data import Operator
+from ...data import Columns, Operator
 from ...data.arrays import to_numpy
-from ...data.row_groups import RowGroups
+from ...data.row_groups import RowGroups, row_groups
+from ...errors import ParameterError, ShortPanelWarning, warn
 from .folds import project_columns
 from .greedy import Constraints
 
@@ -61,3 +62,66 @@ def select_markers(
             k = int(np.argmax(np.where(candidates, own_scores, -np.inf)))
             selected, label_of[k] = np.append(selected, k), label
     return selected, label_of
+
+
+def label_rows(labels: object, n: int, count: int) -> RowGroups | None:
+    """Group n rows by their labels, if ``count`` markers of each are selected."""
+    if count == 0:
+        return None
+    if labels is None:
+        raise ParameterError(
+            f"`labels` is required if `markers_per_label`={count}. Pass one label for each row to "
+            "`fit`."
+        )
+    found = row_groups(labels, n, "labels")
+    if found is None or found.sizes.size < 2:
+        raise ParameterError("`labels` must have at least two different labels.")
+    return found
+
+
+def add_markers(
+    op: Operator,
+    columns: Columns,
+    labels: RowGroups | None,
+    count: int,
+    constraints: Constraints,
+) -> tuple[Constraints, np.ndarray]:
+    """Include markers of each label.
+
+    Parameters
+    ----------
+    op : Operator
+    columns : Columns
+    labels : RowGroups or None
+        Labels of the rows; None adds no markers.
+    count : int
+        Number of markers of each label.
+    constraints : Constraints
+
+    Returns
+    -------
+    constraints : Constraints
+    marker_of : ndarray of str, shape (n_features_in_,)
+        Label of which each column is a marker; otherwise empty.
+    """
+    width = columns.mean.shape[0]
+    if labels is None:
+        return constraints, np.full(width, "")
+    selected, label_of = select_markers(marker_scores(op, labels), int(count), constraints)
+    names = np.append(labels.labels.astype(str), "")
+    marker_of = np.full(width, "", dtype=names.dtype)
+    marker_of[columns.varying_index] = names[label_of]
+    found = np.bincount(label_of[label_of >= 0], minlength=labels.sizes.size)
+    lacking = np.flatnonzero(found < count)
+    if lacking.size:
+        warn(
+            f"Panel: label {str(labels.labels[lacking[0]])!r} has {found[lacking[0]]} of "
+            f"{count} markers. No other allowed variable has its largest mean in this label.",
+            ShortPanelWarning,
+        )
+    if selected.size > constraints.n_features:
+        raise ParameterError(
+            f"`n_features_to_select` must be at least {selected.size}, the number of columns in "
+            f"`include` and of markers, got {constraints.n_features}."
+        )
+    return constraints._replace(include=selected), marker_of

@@ -35,7 +35,6 @@ from .folds import (
 )
 from .greedy import (
     Constraints,
-    Criterion,
     Selection,
     admissible_sizes,
     select_greedily,
@@ -62,7 +61,6 @@ class Options(NamedTuple):
     constraints: Constraints
     has_given_size: bool  # otherwise, `target_recovery` determines the size
     target_recovery: float
-    criterion: Criterion
     is_scaled: bool  # whether the columns have unit variance
     coverage: float  # of prediction intervals
     seed: int
@@ -112,7 +110,7 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
         bundle_sizes = [bundle.size for bundle in constraints.bundles]
         max_size = max([MAX_SIZE, constraints.include.size, *bundle_sizes])
         constraints = constraints._replace(n_features=min(max_size, constraints.n_features))
-    task = SelectionTask(constraints, options.criterion, options.has_given_size)
+    task = SelectionTask(constraints, options.has_given_size)
     factor_models = run_parallel(
         op, fold_model_tasks(op, scale, codes, cross_validated, options.seed)
     )
@@ -126,7 +124,7 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
         guide.weight,
     )
     task = task.with_weight(guide.weight)
-    selection = select_greedily(model, task.constraints, task.criterion)
+    selection = select_greedily(model, task.constraints)
     panel = selection.order
     n_repeats = cross_validated.n_repeats
     path = combine_folds(
@@ -142,7 +140,7 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
         )
         panel = panel[: smallest_sufficient_size(path, target, sizes)]
     panel, bound = task.certify(model, selection._replace(order=panel))
-    gain = total_gain(model, panel, task.criterion)
+    gain = total_gain(model, panel)
     evaluation = evaluate_panel(
         op,
         cross_validated.folds,
@@ -181,11 +179,9 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
 def _variance_weights(scale: np.ndarray, op: Operator, options: Options) -> np.ndarray | None:
     """Return variance weights if scaling removed the variances.
 
-    Not for information, whose bound holds for unweighted greedy selection, and not for small
-    tables, in which the covariance is accurate.
+    Small tables, in which the covariance is accurate, need none.
     """
-    is_information = options.criterion == "information"
-    if not options.is_scaled or is_information or op.shape[1] <= SMALL_TABLE:
+    if not options.is_scaled or op.shape[1] <= SMALL_TABLE:
         return None
     return variance_weights(scale, op.shape[0])
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_array
 
 from ...data import container_of, take_columns
 from ...data.arrays import TableLike, is_floating, to_numpy
@@ -13,6 +14,65 @@ from ...data.counts import row_totals
 from ...errors import InputError, ParameterError
 from .conformal import panel_distance
 from .missing_values import CompletedPanel, expect_missing
+from .parameters import ColumnNames
+from .prediction import FittedPanel
+
+
+def find_columns(
+    X: TableLike, support: np.ndarray, names: ColumnNames, by_position: bool
+) -> tuple[TableLike, np.ndarray]:
+    """Find the columns of ``fit`` in new rows, by name if there are fewer or more.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or DataFrame
+    support : bool ndarray of shape (p,)
+        Variables of the panel, all of which ``X`` must have.
+    names : ColumnNames
+        Columns of ``fit``.
+    by_position : bool
+        Whether arrays without names may have the columns of the panel in order.
+
+    Returns
+    -------
+    X : array-like, sparse matrix or DataFrame
+        Columns that ``fit`` has, in its order.
+    columns : int ndarray
+        Their positions in ``fit``.
+    """
+    container = container_of(X)
+    given = container.column_names(X)
+    shape: tuple[int, ...] = np.shape(X) if isinstance(X, list) else getattr(X, "shape", ())
+    width = shape[1] if len(shape) == 2 else names.width
+    if width != names.width and names.names is not None and given is not None:
+        position = {name: k for k, name in enumerate(given)}
+        columns = np.flatnonzero([name in position for name in names.names])
+        missing = np.setdiff1d(np.flatnonzero(support), columns)
+        if missing.size:
+            raise InputError(
+                f"X must have the {int(support.sum())} columns of the panel, but "
+                f"{names.label(missing[0])} is missing."
+            )
+        order = np.array([position[names.names[k]] for k in columns])
+        return container.take_columns(X, order), columns
+    if by_position and width == support.sum():
+        return X, np.flatnonzero(support)
+    return X, np.arange(names.width)
+
+
+def validate_some_columns(X: TableLike) -> TableLike:
+    """Validate rows that have some of the columns of ``fit``; values may be missing."""
+    container = container_of(X)
+    X = container.prepare(X, allow_nan=True)
+    if container.stays_in_place:
+        table = container.validate(X, 1)
+    else:
+        types = [np.float64, np.float32]
+        table = check_array(X, accept_sparse="csr", dtype=types, ensure_all_finite=False)
+    found = container_of(table).find_non_finite(table, allow_nan=True)
+    if found is not None:
+        raise InputError(f"Input X contains {found.describe(range(table.shape[1]))}.")
+    return table
 
 
 class NewRows:
@@ -24,14 +84,7 @@ class NewRows:
         Validated rows.
     columns : int ndarray of shape (k,)
         Positions of the columns among those of ``fit``.
-    support : bool ndarray of shape (p,)
-        Variables of the panel, among ``columns``.
-    mean, scale : ndarrays of shape (p,)
-        Means and scales of ``fit``.
-    covariance : ndarray of shape (q, q)
-        Covariance of the scaled variables of the panel.
-    depth : float
-        Total to which counts are scaled; 0 for other data.
+    fitted : FittedPanel
     totals : ndarray of shape (n,) or None
         Total counts of the rows.
     """
@@ -40,17 +93,13 @@ class NewRows:
         self,
         table: TableLike,
         columns: np.ndarray,
-        support: np.ndarray,
-        mean: np.ndarray,
-        scale: np.ndarray,
-        covariance: np.ndarray,
-        depth: float,
+        fitted: FittedPanel,
         totals: Any = None,
     ):
-        self.table, self.columns, self.support = table, columns, support
-        self.mean, self.scale, self.covariance = mean, scale, covariance
-        self.depth, self.totals = depth, totals
-        self.n_rows, self.is_full = int(table.shape[0]), columns.size == support.size
+        self.table, self.columns, self.fitted, self.totals = table, columns, fitted, totals
+        self.support, self.mean, self.scale = fitted.support, fitted.mean, fitted.scale
+        self.covariance, self.depth = fitted.covariance, fitted.depth
+        self.n_rows, self.is_full = int(table.shape[0]), columns.size == self.support.size
 
     # --- missing values
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...data.column_groups import ColumnGroup, column_positions
-from ...errors import ParameterError
+from ...errors import ParameterError, check_bool, check_integer
 from .greedy import Constraints
 
 
@@ -83,8 +83,17 @@ class ColumnNames(NamedTuple):
         return self.groups(given, "conflicts", "group")
 
 
-def check_limits(mean_range: Any, max_total: Any) -> None:
-    """Check the limits on the means of selected variables."""
+def check_parameters(parameters: dict[str, Any]) -> None:
+    """Check the parameters of `Panel` that do not refer to columns."""
+    if parameters["n_features_to_select"] is not None:
+        check_integer("n_features_to_select", parameters["n_features_to_select"], 1, " or None")
+    for name in ("target_recovery", "coverage"):
+        value = parameters[name]
+        if not (isinstance(value, Real) and 0.0 < float(value) < 1.0):
+            raise ParameterError(f"`{name}` must be in (0, 1), got {value!r}.")
+    check_bool("counts", parameters["counts"])
+    check_integer("markers_per_label", parameters["markers_per_label"], 0)
+    mean_range, max_total = parameters["mean_range"], parameters["max_total"]
     if mean_range is not None:
         is_pair = isinstance(mean_range, list | tuple) and len(mean_range) == 2
         ends = [end for end in mean_range if end is not None] if is_pair else []
@@ -109,6 +118,13 @@ class ColumnLimits(NamedTuple):
     conflicts: Any
     mean_range: Any
     max_total: float | None
+
+    @classmethod
+    def from_parameters(cls, parameters: dict[str, Any]) -> ColumnLimits:
+        """Return the limits among the parameters of `Panel`."""
+        size = parameters["n_features_to_select"]
+        limits = (parameters[name] for name in cls._fields[1:])
+        return cls(None if size is None else int(size), *limits)
 
 
 def build_constraints(
