@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import false_discovery_control, hypergeom, kruskal, mannwhitneyu, spearmanr
 
 from .data.arrays import to_numpy
-from .data.row_groups import is_missing
+from .data.row_groups import is_missing, row_groups
 from .errors import InputError, ParameterError, check_choice, check_integer
 from .findings import Findings, findings_of
 from .models._base import VariableSelector
@@ -210,7 +210,9 @@ def enrichment(
     return sorted(_adjust_p_values(tests), key=lambda row: row.p_value)
 
 
-def associations(scores: Any, covariates: Mapping[str, Any]) -> list[Association]:
+def associations(
+    scores: Any, covariates: Mapping[str, Any], groups: Any = None
+) -> list[Association]:
     """Test the association of factors with covariates of the samples.
 
     Parameters
@@ -220,6 +222,10 @@ def associations(scores: Any, covariates: Mapping[str, Any]) -> list[Association
     covariates : mapping of str to array-like of shape (n_samples,), or data frame
         Values of each covariate. Numbers use Spearman correlation, other values the
         Kruskal-Wallis test. Missing values (None or NaN) are omitted.
+    groups : array-like of shape (n_samples,) or None, default=None
+        Groups of samples, such as visits of one patient, which are not independent. A covariate
+        that is constant within groups is tested on group means, and any other covariate on the
+        deviations from group means.
 
     Returns
     -------
@@ -241,6 +247,8 @@ def associations(scores: Any, covariates: Mapping[str, Any]) -> list[Association
             "`scores` must have one row per sample and one column per factor, got shape "
             f"{scores.shape}."
         )
+    row_group = row_groups(groups, scores.shape[0])
+    codes = None if row_group is None else row_group.codes
     tests = []
     for name in covariates:
         values = np.asarray(covariates[name])
@@ -249,12 +257,13 @@ def associations(scores: Any, covariates: Mapping[str, Any]) -> list[Association
                 f"covariate {name!r} must have one value for each of the {scores.shape[0]} "
                 f"samples, got shape {values.shape}."
             )
+        tested, values = (scores, values) if codes is None else _by_group(scores, values, codes)
         known = np.array([not is_missing(value) for value in values.tolist()], dtype=bool)
         is_numeric = all(_is_number(value) for value in values[known].tolist())
         kind = "number" if is_numeric else "category"
         test = _test_correlation if is_numeric else _test_categories
         for factor in range(scores.shape[1]):
-            effect, p_value = test(scores[known, factor], values[known])
+            effect, p_value = test(tested[known, factor], values[known])
             tests.append(
                 Association(factor, str(name), kind, effect, p_value, np.nan, int(known.sum()))
             )
@@ -300,6 +309,24 @@ def _test_categories(score: np.ndarray, values: np.ndarray) -> tuple[float, floa
 
 
 # --- helpers
+
+
+def _by_group(
+    scores: np.ndarray, values: np.ndarray, codes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return group means and the covariate of each group, or deviations from group means.
+
+    The groups themselves are compared by the scores of all samples.
+    """
+    counts = np.bincount(codes)[:, None]
+    means = np.stack([np.bincount(codes, weights=score) for score in scores.T], axis=1) / counts
+    texts = values.astype(str)
+    first = np.unique(codes, return_index=True)[1]
+    if np.unique(texts[first]).size == first.size and np.array_equal(texts, texts[first][codes]):
+        return scores, values
+    if np.array_equal(texts, texts[first][codes]):
+        return means, values[first]
+    return scores - means[codes], values
 
 
 def _adjust_p_values(tests: list[Any]) -> list[Any]:

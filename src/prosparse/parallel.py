@@ -197,3 +197,18 @@ def _run_on_one_core(work: Callable[[Task], Result], task: Task) -> Result:
 def slices_of(length: int, step: int) -> list[slice]:
     """Divide the range from 0 to ``length`` into slices of length ``step``."""
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
+
+
+class Stopwatch:
+    """Time since the creation: wall-clock or processor time, whichever is shorter.
+
+    Other programs increase the wall-clock time, and several threads the processor time.
+    """
+
+    def __init__(self) -> None:
+        self._wall, self._processor = time.perf_counter(), time.process_time()
+
+    @property
+    def seconds(self) -> float:
+        """Number of seconds."""
+        return min(time.perf_counter() - self._wall, time.process_time() - self._processor)

@@ -58,7 +58,8 @@ def test_tests_of_variables():
     n_high = np.sum(model.communality_[model.support_] >= 0.5)
     assert sentences[0] == (
         f"{q} of 13 variables share significant variance with other variables. {n_high} of them "
-        "have a communality of at least 0.5."
+        "have a communality of at least 0.5 (null expectation: "
+        f"{found.tests.null_communality:.2g})."
     )
     explained = percent(float(model.explained_variance_ratio_.sum()))
     assert sentences[1].startswith(

@@ -17,13 +17,16 @@ from ..errors import InputError, ParameterError, TableError, plural
 from ..findings import Findings, findings_of, scores_of
 from ..inference.progress import announce
 from ..models._base import VariableSelector
+from ..parallel import Stopwatch
 from ..persistence import versions
 from ..registry import method_of, offered
+from ..report.robustness import examine_robustness
 from ..tables import ReadOptions, Table, prepare_table, read_table
 from ..tables.base import is_missing, name_row
 from ..tables.preparation import iterate_blocks
+from ..tables.roles import names_batch
 from .cli_messages import name_positions, translate_parameters
-from .diagnostics import run_diagnostics
+from .diagnostics import MAX_FIT_SECONDS, run_diagnostics
 from .estimators import (
     CLASSIFIER,
     AnalysisOptions,
@@ -144,11 +147,12 @@ def _analyse(
         if value is not None
     }
     progress("fitting", 0)
-    fit_start = time.perf_counter()
+    stopwatch = Stopwatch()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(table.X, **fit_arguments)
     model.feature_names_in_ = np.array(table.names, dtype=object)
+    fit_seconds = stopwatch.seconds
     found = findings_of(model, total_variance)
     progress("testing on null datasets", 0)
     diagnostics = run_diagnostics(
@@ -158,10 +162,22 @@ def _analyse(
         y=y,
         groups=table.groups,
         covariates=table.covariates,
-        fit_seconds=time.perf_counter() - fit_start,
+        fit_seconds=fit_seconds,
         permutations=options.permutations,
         halves=options.stability,
     )
+    with ignore_missing_names():
+        robustness = examine_robustness(
+            model,
+            table.X,
+            y=y,
+            groups=table.groups,
+            covariates=table.covariates,
+            labels=_row_labels(table, read_options),
+            batches=[name for name in table.labels if names_batch(name)],
+            ids=table.ids,
+            refit=options.permutations != 0 and fit_seconds <= MAX_FIT_SECONDS,
+        )
     messages = [
         name_positions(
             translate_parameters(str(w.message), options.description), table.names, table.ids
@@ -179,6 +195,7 @@ def _analyse(
         "check": check.to_json(),
         "notes": [*table.notes, *diagnostics.notes],
         **diagnostics.about,
+        "robustness": robustness.to_json(),
         "warnings": list(dict.fromkeys(messages)),
         "label": next(iter(table.labels), None),
         "total_variance": total_variance,
@@ -198,6 +215,14 @@ def _analyse(
             score = "accuracy" if method_of(model).classifies else "r2"
             about[score] = float(model.score(table.X, y))
     return Result(table, model, about, found)
+
+
+def _row_labels(table: Table, read_options: ReadOptions) -> dict[str, Sequence[Any]]:
+    """Return the labels, groups and covariates of the rows."""
+    columns: dict[str, Sequence[Any]] = {**table.labels, **(table.covariates or {})}
+    if table.groups is not None:
+        columns[str(read_options.groups)] = table.groups
+    return columns
 
 
 def _settings(options: AnalysisOptions) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from rich.text import Text
 from ..checks import FileCheck, Finding, Severity, TableCheck
 from ..checks.result import list_items
 from ..errors import plural
+from ..tables.quoting import quote_argument
 from ..tables.roles import Role
 from .terminal import escape_control
 
@@ -59,9 +59,9 @@ def print_check(path: Path, result: FileCheck, fix: str, written: Path | None) -
         grid.add_row(key, value)
     console = Console()
     console.print(grid)
-    file = shlex.quote(str(path))
+    file = quote_argument(str(path))
     if written is not None:
-        command = f"prosparse select {file} --roles {shlex.quote(str(written))}"
+        command = f"prosparse select {file} --roles {quote_argument(str(written))}"
         console.print(_text(f"wrote {written}; use it by: {command}"), soft_wrap=True)
     elif fix:
         console.print(_text("The options above together:"), soft_wrap=True)

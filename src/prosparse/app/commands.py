@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from ..checks import Severity, check_file
+from ..checks import Severity, correct_file
 from ..errors import InputError, ModelFileError, ParameterError, TableError, check_choice
 from ..files import write_text
 from ..findings import findings_of
@@ -30,11 +30,18 @@ from ..tables import ReadOptions, Table, prepare_table, read_table
 from ..tables.labels import read_labels
 from ..tables.roles_file import ANALYSIS, format_options, merge_options, write_roles
 from .analysis import Result, compute_scores, run, scale_columns
+from .application import apply_model
 from .check_output import advise, print_check, summarize_check
 from .cli import Command
 from .cli_messages import translate_parameters
 from .estimators import MISSING, AnalysisOptions
-from .metadata import describe_new_data, load_preparation, load_read_options, validate_about
+from .metadata import (
+    count_training_rows,
+    describe_new_data,
+    load_preparation,
+    load_read_options,
+    validate_about,
+)
 from .options import (
     DiagnosticOptions,
     File,
@@ -63,8 +70,8 @@ from .output_paths import (
     model_name,
     read_fitted_table,
 )
-from .results import read_scores, replace_folder, write_results
-from .summary import print_summary, summarize
+from .results import read_scores, replace_folder, write_application, write_results
+from .summary import print_application, print_summary, summarize, summarize_application
 from .terminal import escape_control, supports_unicode
 
 Folder = Annotated[
@@ -118,6 +125,13 @@ Examples:
   prosparse fit genes.csv --output genes.prosparse
   python -c "import prosparse; print(prosparse.load('genes.prosparse').support_)"
 """
+_APPLY_EXAMPLES = """
+Examples:
+
+\b
+  prosparse apply genes-prosparse new_patients.csv
+  prosparse apply genes.prosparse new_patients.csv --output new_scores
+"""
 _REPORT_EXAMPLES = """
 Examples:
 
@@ -146,7 +160,7 @@ def check(
         if write is not None:
             check_output_file(write, input_files(read_options, file))
             check_roles_path(write)
-        result = check_file(file, read_options)
+        result = correct_file(file, read_options)
         analysis = {**table_options.analysis_settings(), **result.analysis}
         if write is not None:
             write_roles(write, result.options, analysis)
@@ -354,6 +368,60 @@ def report(
         Console().print(Text(f"wrote {escape_control(str(path))}"), soft_wrap=True)
 
 
+def apply(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Folder of results, or a model file of fit.")
+    ],
+    file: File,
+    table_options: TableOptions,
+    output_options: OutputOptions,
+    output: Annotated[
+        Path | None,
+        output_option(metavar="FOLDER", help="Folder for the results. Default: FILE-applied."),
+    ] = None,
+) -> None:
+    """Apply a saved model to new rows: scores, predictions and drift.
+
+    The table is read like that of the model, except for options that are given. Columns may have
+    another order, and columns that the model does not use may be absent.
+    """
+    folder = output or Path(f"{file_stem(file)}-applied")
+    source = model / MODEL if model.is_dir() else model
+    with errors_to_exit_code():
+        given_options = table_options.read_options(file)
+        check_results_folder(folder, input_files(given_options, source, file))
+        if model.is_dir() and not source.is_file():
+            raise ModelFileError(f"{model}: the folder contains no {MODEL}.")
+        fitted, stored = load_with_about(source)
+        about = {"title": f"Model {source.name}"} | validate_about(stored["about"])
+        about["versions"] = {str(name): str(value) for name, value in stored["versions"].items()}
+        found = findings_of(fitted, about.get("total_variance"))
+        read_options = _merge_options(load_read_options(about), given_options)
+        with _show_stage(output_options):
+            announce("applying the model")
+            applied = apply_model(
+                fitted,
+                found,
+                file,
+                read_options,
+                load_preparation(about),
+                about.get("column_scales"),
+                count_training_rows(about),
+            )
+        about = describe_new_data(about, applied.table, model_name(model))
+        about["title"] = f"Model {model_name(model)} applied to {file.name}"
+        about["notes"] = applied.notes
+        about["warnings"] = applied.warnings
+        for diagnostic in ("robustness", "check"):
+            about.pop(diagnostic, None)
+        with replace_folder(folder) as partial:
+            write_application(applied, found, partial, source, about)
+    if output_options.as_json:
+        _print_json(summarize_application(applied, file, model, folder))
+    elif not output_options.quiet:
+        print_application(applied, file, model, folder)
+
+
 def demo(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Folder for plots and report.")
@@ -375,6 +443,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(cls=Command, epilog=_PANEL_EXAMPLES)(with_options(panel, panel_method))
     app.command(cls=Command, epilog=_REGRESS_EXAMPLES)(with_options(regress))
     app.command(cls=Command, epilog=_FIT_EXAMPLES)(with_options(fit, methods))
+    app.command(cls=Command, epilog=_APPLY_EXAMPLES)(with_options(apply))
     app.command(cls=Command, epilog=_REPORT_EXAMPLES)(with_options(report))
     app.command(cls=Command)(demo)
 
@@ -486,7 +555,7 @@ def _analyse_file(
         raise
     except TableError as error:
         if file.is_file():
-            raise TableError(advise(str(error), check_file(file, read_options))) from error
+            raise TableError(advise(str(error), correct_file(file, read_options))) from error
         raise
 
 

@@ -25,7 +25,7 @@ _TYPES: dict[str, type] = {
     "title": str, "data": dict, "settings": dict, "notes": list, "warnings": list, "label": str,
     "total_variance": float, "column_scales": list, "command": str, "file": dict,
     "read_options": dict, "preparation": dict, "script": str, "permutation_null": dict,
-    "stability": dict, "redundancy": dict, "check": dict,
+    "stability": dict, "redundancy": dict, "check": dict, "robustness": dict,
 }  # fmt: skip
 
 
@@ -144,6 +144,12 @@ def validate_about(about: Any) -> dict[str, Any]:
     for key in ("notes", "warnings"):
         valid[key] = [str(value) for value in valid.get(key, [])]
     return valid
+
+
+def count_training_rows(about: dict[str, Any]) -> int | None:
+    """Return the number of rows of the fit, or None if it is unknown."""
+    count = about["data"].get("rows", "").replace(",", "")
+    return int(count) if count.isdecimal() else None
 
 
 def describe_new_data(about: dict[str, Any], table: Table, model: str) -> dict[str, Any]:

@@ -298,7 +298,8 @@ class DiagnosticOptions(NamedTuple):
             metavar="N",
             min=0,
             help="Number of null datasets (random signs, or permuted columns or response), which "
-            "show the selection without shared variance; 0 for none. Default: 10 if a fit is fast.",
+            "show the selection without shared variance; 0 for none, and for no other refits. "
+            "Default: 10 if a fit is fast.",
         ),
     ] = None
     stability: Annotated[

@@ -23,6 +23,9 @@ from ..tables.roles_file import is_roles_file
 MODEL, REPORT = "model.prosparse", "report.html"
 RESULTS = ("selected.csv", "scores.csv", "loadings.csv", MODEL, REPORT)
 REGRESSION_RESULTS = ("selected.csv", "predictions.csv", "coefficients.csv", MODEL, REPORT)
+APPLICATION_RESULTS = (
+    "scores.csv", "predictions.csv", "reconstructions.csv", "drift.csv", MODEL, REPORT
+)  # fmt: skip
 PLOT_METADATA = {"Software": "prosparse"}  # PNG text by which a plot is recognised
 _PLOT_HEAD = 1024  # bytes of a PNG file that contain this text
 
@@ -76,7 +79,7 @@ def check_results_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
                 f"{file} is in the folder {path}, which the results would replace: select another "
                 "folder with --output."
             )
-    known = {*RESULTS, *REGRESSION_RESULTS}
+    known = {*RESULTS, *REGRESSION_RESULTS, *APPLICATION_RESULTS}
     unknown = sorted(entry.name for entry in content if entry.name not in known or entry.is_dir())
     if unknown:
         raise ParameterError(

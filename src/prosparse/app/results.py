@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from ..registry import method_of
 from ..report import render
 from ..tables.formulas import escape_formula, unescape_formula
 from .analysis import Result, compute_scores, ignore_missing_names
+from .application import Application
 from .output_paths import MODEL, REPORT, check_results_folder
 
 SCORES = "scores.csv"
@@ -90,6 +92,50 @@ def write_results(result: Result, folder: Path) -> None:
     save(model, folder / MODEL, about=about)
     page = render(found, scores=scores, ids=table.ids, label=table.label, about=about)
     write_text(folder / REPORT, page)
+
+
+def write_application(
+    applied: Application, found: Findings, folder: Path, model: Path, about: dict[str, Any]
+) -> None:
+    """Write the results of a model for new rows, and a copy of the model."""
+    table = applied.table
+    ids: Sequence[object] = table.ids or range(1, table.X.shape[0] + 1)
+    columns = dict(applied.columns)
+    if applied.scores is not None:
+        names = [f"component_{k + 1}" for k in range(applied.scores.shape[1])]
+        columns = dict(zip(names, applied.scores.T, strict=True)) | columns
+    name = "predictions.csv" if found.regression else SCORES
+    _write_columns(folder / name, ids, columns)
+    if applied.reconstructions:
+        _write_columns(folder / "reconstructions.csv", ids, applied.reconstructions)
+    rows = (
+        [drift.names[k], *map(_format, (drift.shift[k], drift.ratio[k], drift.pvalue[k]))]
+        for drift in applied.drift
+        for k in range(len(drift.names))
+    )
+    _write(folder / "drift.csv", ["name", "shift", "std_ratio", "adjusted_pvalue"], rows)
+    shutil.copyfile(model, folder / MODEL)
+    scores = applied.scores
+    if scores is not None:
+        scores = scores[np.isfinite(scores).all(axis=1)]
+        complete = np.isfinite(applied.scores).all(axis=1) if applied.scores is not None else ()
+        ids = [name for name, known in zip(ids, complete, strict=True) if known]
+    label = table.label if scores is not None and len(scores) == table.X.shape[0] else None
+    write_text(folder / REPORT, render(found, scores=scores, ids=ids, label=label, about=about))
+
+
+def _write_columns(path: Path, ids: Sequence[object], columns: dict[str, np.ndarray]) -> None:
+    header = ["row", *columns]
+    cells = (
+        [name, *(_cell(column[k]) for column in columns.values())] for k, name in enumerate(ids)
+    )
+    _write(path, header, cells)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float | np.floating):
+        return "" if np.isnan(value) else _format(float(value))
+    return str(value)
 
 
 def _rename_duplicate(name: str, header: list[str]) -> str:

@@ -15,10 +15,19 @@ from .result import Finding, Severity, TableCheck
 from .text import find_numeric_roles, find_text_problems, guess_text_roles
 
 if TYPE_CHECKING:
-    from .files import FileCheck, check_file
+    from .files import FileCheck, check_file, correct_file
     from .tables import check_table
 
-__all__ = ["FileCheck", "Finding", "Severity", "TableCheck", "check", "check_file", "check_table"]
+__all__ = [
+    "FileCheck",
+    "Finding",
+    "Severity",
+    "TableCheck",
+    "check",
+    "check_file",
+    "check_table",
+    "correct_file",
+]
 
 
 def check(X: TableLike) -> TableCheck:
@@ -58,7 +67,7 @@ def check(X: TableLike) -> TableCheck:
 
 def __getattr__(name: str) -> object:
     # Readers of files are imported on first use.
-    if name in ("FileCheck", "check_file"):
+    if name in ("FileCheck", "check_file", "correct_file"):
         from . import files
 
         return getattr(files, name)

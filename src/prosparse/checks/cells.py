@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 
 from ..errors import plural
 from ..tables.number_format import NumberFormat, is_censored, split_codes
+from ..tables.quoting import quote_argument
 from .result import Finding, Severity, capitalise, list_items, name_columns
 
 MIN_NUMERIC = 0.5  # proportion of numbers in a column of numbers with other cells
@@ -36,20 +36,15 @@ class CellColumn(NamedTuple):
     @property
     def is_numeric(self) -> bool:
         """Whether the column contains numbers, perhaps with codes."""
-        n_others = sum(self.others.values())
-        n_limits = sum(c for text, c in self.others.items() if is_numberlike(text))
-        n_numbers = self.n_filled - n_others
-        return (
-            self.n_filled > 0
-            and n_numbers > 0
-            and (n_numbers + n_limits >= MIN_NUMERIC * self.n_filled)
-        )
+        n_limits = sum(count for text, count in self.others.items() if is_censored(text))
+        n_formatted = sum(count for text, count in self.others.items() if _is_formatted(text))
+        n_numbers = self.n_filled - sum(self.others.values()) + n_formatted
+        return n_numbers > 0 and n_numbers + n_limits >= MIN_NUMERIC * self.n_filled
 
 
-def is_numberlike(text: str) -> bool:
-    """Return whether a cell is a limit, or a number in another format."""
-    patterns = (_MIXED, *_THOUSANDS.values())
-    return is_censored(text) or any(pattern.fullmatch(text) for pattern in patterns)
+def _is_formatted(text: str) -> bool:
+    """Return whether a cell is a number in another format."""
+    return any(pattern.fullmatch(text) for pattern in (_MIXED, *_THOUSANDS.values()))
 
 
 def parse_column(cells: Sequence[str], number_format: NumberFormat) -> CellColumn:
@@ -164,5 +159,5 @@ def _codes(codes: dict[str, dict[str, int]], severity: Severity) -> Iterator[Fin
         f"{'is' if sum(total.values()) == 1 else 'are'} not a number: {list_items(texts)}. "
         "Read such codes as missing values, or correct the cells.",
         columns=names,
-        fix="" if not listed or many else f"--na {shlex.quote(','.join(listed))}",
+        fix="" if not listed or many else f"--na {quote_argument(','.join(listed))}",
     )

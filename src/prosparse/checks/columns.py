@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ..errors import plural
+from ..tables.quoting import quote_argument
 from .numbers import Numbers
 from .result import Finding, Severity, capitalise, name_columns, name_rows
 
@@ -34,7 +34,10 @@ MIN_CELL_DEVIATION = 30.0  # robust standard deviations of an outlying cell
 MIN_CELL_RATIO = 8.0  # ratio of its magnitude to the largest one of the other cells
 MAX_CELL_COLUMNS = 0.02  # proportion of columns with such cells; more are heavy tails
 MAX_OTHER_DEVIATION = 8.0  # of all other cells of the column
+_LOG_LIMITS = (6.0, 4.5)  # likewise both limits, of the logarithms of a skewed positive column
+MIN_BOTH_DEVIATION = 4.5  # of the logarithms, if the values themselves are far
 MAX_OUTLYING_CELLS = 2  # in one column
+MIN_CELL_ROWS = 20
 MAX_SUM_COLUMNS = 1500  # columns among which sums are searched
 MAX_REGRESSION_COLUMNS = 200
 SUM_TOLERANCE = 1e-5  # error of a sum relative to the standard deviation
@@ -47,8 +50,8 @@ def ignore_columns(names: Sequence[str]) -> str:
     """Return the option that ignores columns."""
     plain = all("," not in name for name in names)
     if plain:
-        return f"--ignore {shlex.quote(','.join(names))}"
-    return " ".join(f"--ignore {shlex.quote(name)}" for name in names)
+        return f"--ignore {quote_argument(','.join(names))}"
+    return " ".join(f"--ignore {quote_argument(name)}" for name in names)
 
 
 def find_column_problems(numbers: Numbers) -> Iterator[Finding]:
@@ -285,20 +288,8 @@ def _outlying_cells(numbers: Numbers) -> Iterator[Finding]:
         return
     cells: list[tuple[int, int]] = []
     for k in numbers.varying[_may_have_outlying_cells(numbers)]:
-        column = numbers.X[:, k]
-        values = column[~np.isnan(column)]
-        centre = float(np.median(values))
-        deviation = float(np.median(np.abs(values - centre))) / 0.6745
-        if values.size < 20 or deviation <= 0.0:
-            continue
-        distance = np.abs(column - centre) / deviation
-        far = np.flatnonzero(distance > MIN_CELL_DEVIATION)
-        if 0 < far.size <= MAX_OUTLYING_CELLS:
-            others = np.delete(distance, far)
-            largest = np.nanmax(np.abs(np.delete(column, far)))
-            is_shifted = np.abs(column[far]).min() > MIN_CELL_RATIO * largest
-            if np.nanmax(others) < MAX_OTHER_DEVIATION and is_shifted:
-                cells += [(int(row), int(k)) for row in far]
+        rows = _outlying_rows_of(numbers.X[:, k])
+        cells += [(int(row), int(k)) for row in rows]
     if not cells:
         return
     by_row: dict[int, int] = {}
@@ -325,6 +316,42 @@ def _outlying_cells(numbers: Numbers) -> Iterator[Finding]:
         if is_unique and len(values) <= 20
         else "",
     )
+
+
+def _outlying_rows_of(column: np.ndarray) -> np.ndarray:
+    """Return the rows of one or two cells that are far from all others.
+
+    The distances are those of the values or, in a skewed positive column, of their logarithms.
+    """
+    rows = _far_rows(column, MIN_CELL_DEVIATION, MAX_OTHER_DEVIATION)
+    if np.nanmin(column) > 0.0:
+        logarithms = np.log(column)
+        if rows.size:
+            rows = rows[_robust_distance(logarithms)[rows] > MIN_BOTH_DEVIATION]
+        else:
+            rows = _far_rows(logarithms, *_LOG_LIMITS)
+    if not rows.size:
+        return rows
+    largest = np.nanmax(np.abs(np.delete(column, rows)))
+    is_shifted = np.abs(column[rows]).min() > MIN_CELL_RATIO * largest
+    return rows if is_shifted else rows[:0]
+
+
+def _far_rows(column: np.ndarray, minimum: float, maximum: float) -> np.ndarray:
+    """Return the rows beyond a distance from the median, if all others are within another."""
+    none = np.empty(0, dtype=int)
+    distance = _robust_distance(column)
+    rows = np.flatnonzero(distance > minimum)
+    if np.sum(~np.isnan(distance)) < MIN_CELL_ROWS or not 0 < rows.size <= MAX_OUTLYING_CELLS:
+        return none
+    return rows if np.nanmax(np.delete(distance, rows)) < maximum else none
+
+
+def _robust_distance(column: np.ndarray) -> np.ndarray:
+    """Compute distances from the median in robust standard deviations; NaN if there are none."""
+    centre = float(np.nanmedian(column))
+    deviation = float(np.nanmedian(np.abs(column - centre))) / 0.6745
+    return np.asarray(np.abs(column - centre) / (deviation if deviation > 0.0 else np.nan))
 
 
 def _may_have_outlying_cells(numbers: Numbers) -> np.ndarray:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import TableError, plural
+from ..inference.progress import announce
 from ..tables import READERS, ReadOptions, file_extension, read_table
 from ..tables.cells import Cells, read_cells
 from ..tables.columnar import read_arrow, read_parquet
@@ -17,7 +18,8 @@ from ..tables.delimited import read_delimited
 from ..tables.identifiers import describe_identifier, identifier_candidates
 from ..tables.missing_codes import MISSING
 from ..tables.number_format import NumberFormat, numeric_codes, split_codes
-from ..tables.orientation import find_orientation
+from ..tables.orientation import find_orientation, looks_like_variable_names
+from ..tables.quoting import quote_argument
 from ..tables.roles import Guess, Role
 from ..tables.workbook import read_workbook
 from .cells import CellColumn, find_cell_problems, parse_column
@@ -27,8 +29,14 @@ from .numbers import Numbers
 from .problems import find_number_problems
 from .result import Finding, Severity, TableCheck, list_items
 from .tables import check_table, ignore_columns_instead
-from .text import find_numeric_roles, find_text_problems, guess_text_roles
+from .text import (
+    demote_constant_covariates,
+    find_numeric_roles,
+    find_text_problems,
+    guess_text_roles,
+)
 
+MAX_ROUNDS = 4  # maximum number of checks of a file
 N_PREVIEW = 8  # number of rows in the preview
 
 
@@ -106,6 +114,51 @@ def check_file(path: str | os.PathLike[str], options: ReadOptions | None = None)
         cells = _cells_of_arrow(path, reader is read_parquet)
         return _check_cells(cells, options)
     return _check_matrix(path, options)
+
+
+def correct_file(
+    path: str | os.PathLike[str],
+    options: ReadOptions | None = None,
+    refused: Collection[str] = (),
+) -> FileCheck:
+    """Check a file, apply the fixes, and check it again.
+
+    A corrected table may have further problems, such as missing values after their codes are known.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File whose extension is a key of `prosparse.tables.READERS`.
+    options : ReadOptions or None, default=None
+        Known roles of columns and format of the file.
+    refused : collection of str, default=()
+        Codes of findings whose fixes are not applied.
+
+    Returns
+    -------
+    FileCheck
+        Findings of all rounds. ``fix``, ``options`` and ``analysis`` apply all fixes.
+    """
+    options = options or ReadOptions()
+    corrected: dict[tuple[str, tuple[str, ...]], Finding] = {}
+    analysis: dict[str, Any] = {}
+    for _ in range(MAX_ROUNDS):
+        result = check_file(path, options)
+        rest = [f for f in result.check.findings if (f.code, f.columns) not in corrected]
+        new = [f for f in rest if f.code not in refused and join_fixes([f])]
+        corrected |= {(finding.code, finding.columns): finding for finding in new}
+        before, (options, further) = options, apply_fix(options, join_fixes(new))
+        analysis |= further
+        if options == before:
+            break
+        announce("checking the corrected table")
+    rest = [f for f in result.check.findings if (f.code, f.columns) not in corrected]
+    return result._replace(
+        check=TableCheck([*corrected.values(), *rest], result.check.shape),
+        fix=join_fixes(corrected.values()),
+        options=options,
+        analysis=analysis,
+    )
 
 
 def _reader_of(path: Path) -> Any:
@@ -273,6 +326,11 @@ def _examine(
             name: Guess(Role.LABEL, guess.reason) if guess.role is Role.GROUPS else guess
             for name, guess in guesses.items()
         }
+    groups = next((n for n, r in roles.items() if r is Role.GROUPS), None) or next(
+        (n for n, guess in guesses.items() if guess.role is Role.GROUPS), None
+    )
+    if groups is not None:
+        guesses = demote_constant_covariates(guesses, texts, columns[names.index(groups)])
     findings += find_text_problems(guesses, Severity.STOP)
     for name, guess in guesses.items():
         roles[name] = guess.role
@@ -381,7 +439,19 @@ def _examine_transposed(
 ) -> tuple[Numbers, dict[str, Role]]:
     """Separate columns of annotation from samples."""
     roles = _given_roles(names, options._replace(label=(), covariates=(), groups=None))
-    key = options.row_names if options.row_names in names else names[0]
+    key = options.row_names
+    if key not in names:
+        key = _find_variable_names(names, columns, roles)
+        if key != names[0]:
+            findings.append(
+                Finding(
+                    "row-names",
+                    Severity.WARNING,
+                    f"Column {list_items([key])} names the variables in the rows.",
+                    columns=(key,),
+                    fix=f"--row-names {quote_argument(key)}",
+                )
+            )
     roles[key] = Role.ROW_NAMES
     variables = columns[names.index(key)]
     parsed = {
@@ -414,7 +484,16 @@ def _examine_transposed(
     return numbers, {name: roles[name] for name in names}
 
 
-def _join(names: Sequence[str]) -> str:
-    import shlex
+def _find_variable_names(names: list[str], columns: list[list[str]], roles: dict[str, Role]) -> str:
+    """Return the column with the names of the variables: accession numbers, or distinct texts."""
+    candidates = [
+        (name, cells)
+        for name, cells in zip(names, columns, strict=True)
+        if name not in roles and len(set(cells)) == len(cells)
+    ]
+    named = [name for name, cells in candidates if looks_like_variable_names(name, cells)]
+    return names[0] if names[0] in named or not named else named[0]
 
-    return shlex.quote(",".join(names))
+
+def _join(names: Sequence[str]) -> str:
+    return quote_argument(",".join(names))

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..tables import ReadOptions
 from ..tables.number_format import THOUSANDS
+from ..tables.quoting import quote_argument
 from .result import Finding, Severity
 
 # Findings whose fix is a decision of the user.
@@ -51,10 +52,12 @@ def join_fixes(findings: Iterable[Finding]) -> str:
     parts = []
     for flag, values in several.items():
         if flag == "--label" or any("," in v for v in values if flag != "--na"):
-            parts += [f"{flag} {shlex.quote(value)}" for value in values]
+            parts += [f"{flag} {quote_argument(value)}" for value in values]
         else:
-            parts.append(f"{flag} {shlex.quote(','.join(values))}")
-    parts += [f"{flag} {shlex.quote(value)}" if value else flag for flag, value in others.items()]
+            parts.append(f"{flag} {quote_argument(','.join(values))}")
+    parts += [
+        f"{flag} {quote_argument(value)}" if value else flag for flag, value in others.items()
+    ]
     return " ".join(parts)
 
 

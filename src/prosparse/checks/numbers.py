@@ -90,7 +90,7 @@ class Numbers:
         return bool(
             np.mean(X == 0.0) > 0.01
             and np.mean(variances > means) > 0.5
-            and X.max() > 3.0 * np.median(X.max(axis=0))
+            and X.max() > 2.0 * np.median(X.max(axis=0))
         )
 
     @cached_property

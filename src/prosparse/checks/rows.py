@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,6 +11,7 @@ from scipy.stats import rankdata
 from ..errors import plural
 from ..phrases import percent
 from ..structure.row_diagnostics import find_duplicates, outlying_rows
+from ..tables.quoting import quote_argument
 from .numbers import Numbers
 from .result import Finding, Severity, capitalise, name_rows
 
@@ -29,7 +29,7 @@ MIN_DRIFT_COLUMNS = 8
 MAX_DRIFT_ROWS, MAX_DRIFT_COLUMNS = 1000, 100
 N_PERMUTATIONS = 60  # random orders of the rows
 MIN_DRIFT_RATIO = 1.5  # of a statistic to its maximum in random orders
-MIN_AGREEMENT_RATIO = 1.1  # likewise, of the agreement of the blocks
+MIN_AGREEMENT_RATIO = 0.9  # likewise, of the agreement of the blocks
 MIN_TREND = 0.3  # rank correlation of a column with the order of the rows
 MIN_DRIFTING = 0.05  # proportion of columns with such a correlation
 N_BLOCKS = 3  # blocks of rows within which a drift must continue
@@ -44,7 +44,7 @@ _ANNOTATION = re.compile(
 
 def ignore_rows(rows: Sequence[str]) -> str:
     """Return the option that omits rows."""
-    return f"--ignore-rows {shlex.quote(','.join(rows))}"
+    return f"--ignore-rows {quote_argument(','.join(rows))}"
 
 
 def find_row_problems(numbers: Numbers) -> Iterator[Finding]:

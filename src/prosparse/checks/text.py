@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -10,14 +9,18 @@ from scipy.stats import spearmanr
 
 from ..phrases import join_items, percent
 from ..tables.identifiers import is_identifier_name, is_row_number_name
+from ..tables.quoting import quote_argument
 from ..tables.roles import (
+    MIN_ROWS_PER_LEVEL,
     Guess,
     Role,
     guess_text_role,
     names_covariate,
     names_repeated_units,
+    numbers_visits,
     repeats_identifier,
 )
+from .columns import ignore_columns
 from .numbers import Numbers
 from .result import Finding, Severity, capitalise, list_items, name_columns
 
@@ -35,7 +38,7 @@ MIN_VARIABLES = 5
 
 def fix_role(role: Role, name: str) -> str:
     """Return the option that gives a column a role."""
-    return "" if role not in OPTIONS else f"{OPTIONS[role]} {shlex.quote(name)}"
+    return "" if role not in OPTIONS else f"{OPTIONS[role]} {quote_argument(name)}"
 
 
 def guess_text_roles(columns: Mapping[str, Sequence[str]], *, named: bool) -> dict[str, Guess]:
@@ -53,6 +56,23 @@ def guess_text_roles(columns: Mapping[str, Sequence[str]], *, named: bool) -> di
         has_groups = has_groups or guess.role is Role.GROUPS
         guesses[name] = guess
     return guesses
+
+
+def demote_constant_covariates(
+    guesses: Mapping[str, Guess], columns: Mapping[str, Sequence[str]], groups: Sequence[str]
+) -> dict[str, Guess]:
+    """Guess labels instead of covariates that are constant within groups.
+
+    Rows are compared within groups, in which such covariates have no effect.
+    """
+    n_groups = len(set(groups))
+    return {
+        name: Guess(Role.LABEL, f"{guess.reason.partition(' and is ')[0]}, constant within groups")
+        if guess.role is Role.COVARIATE
+        and len(set(zip(groups, columns[name], strict=True))) == n_groups
+        else guess
+        for name, guess in guesses.items()
+    }
 
 
 def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iterator[Finding]:
@@ -102,7 +122,7 @@ def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iter
             f"{capitalise(name_columns(ignored))} cannot be used as "
             f"{'a variable' if len(ignored) == 1 else 'variables'}: {reasons}.",
             columns=ignored,
-            fix=f"--ignore {shlex.quote(','.join(ignored))}",
+            fix=ignore_columns(ignored),
         )
 
 
@@ -137,6 +157,19 @@ def find_numeric_roles(numbers: Numbers, *, groups_known: bool) -> Iterator[tupl
                 fix=fix_role(Role.IGNORED, name),
             )
             yield Role.IGNORED, finding
+            continue
+        n_levels = len(np.unique(column))
+        if numbers_visits(name, n_levels) and n >= MIN_ROWS_PER_LEVEL * n_levels:
+            finding = Finding(
+                "visit-numbers",
+                Severity.WARNING,
+                f"{capitalise(name_columns([name]))} numbers visits or times, and is no "
+                "measurement. As a label it colours the scores and is tested against the "
+                "components.",
+                columns=(name,),
+                fix=fix_role(Role.LABEL, name),
+            )
+            yield Role.LABEL, finding
             continue
         is_named = names_repeated_units(name) or is_identifier_name(name)
         is_unit = is_named or is_row_number_name(name)
@@ -177,7 +210,7 @@ def _covariates(numbers: Numbers) -> Iterator[tuple[Role, Finding]]:
             f"(p < {MAX_PVALUE:g}), which therefore share variance. To select what they share "
             f"beyond {beyond}.",
             columns=names,
-            fix=f"{OPTIONS[Role.COVARIATE]} {shlex.quote(','.join(names))}",
+            fix=f"{OPTIONS[Role.COVARIATE]} {quote_argument(','.join(names))}",
         ),
     )
 

@@ -10,12 +10,15 @@ import numpy as np
 from ..findings import CovariateEffects, Findings, Reconstruction, VariableTests
 from ..phrases import join_items, percent, quote_name
 from ..stability import PermutationNull, Stability, near_optimal_sizes
+from .robustness import Robustness
 
 MAX_NAMED = 5  # maximum number of variables in a sentence
 MAX_DESCRIBED = 3  # maximum number of components to describe
 MIN_RELATIVE_LOADING = 0.3  # minimum loading to be named, relative to the largest
 MIN_DOMINANT = 0.5  # minimum proportion of the squared loadings of dominant variables
 HIGH_COMMUNALITY = 0.5
+MIN_MANY = 100  # number of variables of a table such as gene expression
+MAX_SPECIFIC = 0.5  # proportion of selected variables above which a selection is not specific
 
 
 def narrate(
@@ -24,19 +27,20 @@ def narrate(
     warnings: list[str] | None = None,
     null: PermutationNull | None = None,
     stability: Stability | None = None,
+    robustness: Robustness | None = None,
 ) -> list[str]:
     """Describe the results for readers who are not familiar with the method.
 
     Returns sentences, of which the first is the headline.
     """
-    sentences = [headline(found, null)]
+    sentences = [headline(found, null, robustness)]
     if found.n_selected == 0:
         if found.tests is not None:
             sentences.append("The variables may be unrelated, or there are too few rows.")
         return sentences
     if _is_noise(found, null):
         return [*sentences, *_describe_noise(null)]
-    if null is not None and null.selects_under_null:
+    if sentences[0] != _describe_result(found):
         sentences.append(_describe_result(found))
     if found.tests is not None:
         sentences += _describe_tests(found, found.tests)
@@ -50,10 +54,8 @@ def narrate(
         sentences += _describe_reconstruction(found, found.reconstruction)
     elif not found.regression:
         sentences += _describe_components(found)
-    if null is not None:
-        sentences += null.summary()
-    if stability is not None:
-        sentences += stability.summary()
+    for diagnostic in (robustness, null, stability):
+        sentences += [] if diagnostic is None else diagnostic.summary()
     if warnings:
         sentences.append("The fit issued warnings, which are listed below.")
     return sentences
@@ -62,7 +64,9 @@ def narrate(
 # --- headline
 
 
-def headline(found: Findings, null: PermutationNull | None = None) -> str:
+def headline(
+    found: Findings, null: PermutationNull | None = None, robustness: Robustness | None = None
+) -> str:
     """Return the main result in one or two sentences."""
     p = len(found.names)
     if found.n_selected == 0:
@@ -76,7 +80,8 @@ def headline(found: Findings, null: PermutationNull | None = None) -> str:
         return f"The {p:,} variables have no shared variance that is distinguishable from noise."
     if null is not None and null.selects_under_null:
         return f"{null.headline()}."
-    return _describe_result(found)
+    qualification = None if robustness is None else robustness.headline()
+    return qualification or _describe_result(found)
 
 
 def describe_selection(found: Findings, null: PermutationNull | None = None) -> str:
@@ -118,7 +123,7 @@ def _count_significant(found: Findings, tests: VariableTests) -> str:
     if q > 1 and minimum < HIGH_COMMUNALITY:
         n_high = int(np.sum(tests.communality[found.support] >= HIGH_COMMUNALITY))
         text += f". {n_high:,} of them {'has' if n_high == 1 else 'have'} a communality of at least"
-        text += f" {HIGH_COMMUNALITY:g}"
+        text += f" {HIGH_COMMUNALITY:g} (null expectation: {tests.null_communality:.2g})"
     return f"{text}."
 
 
@@ -185,6 +190,12 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
     if found.n_selected > 1:
         communalities = ", ".join(list_communalities(found, tests, MAX_NAMED))
         sentences.append(f"Largest communalities: {communalities}.")
+    if p >= MIN_MANY and found.n_selected > MAX_SPECIFIC * p:
+        sentences.append(
+            "Most variables are selected, as is common if few causes, such as the composition of "
+            "tissues, affect many variables. The selection then says little about single "
+            "variables. A panel (Panel, or the command `panel`) selects a few that represent all."
+        )
     if not minimum and np.any(tests.communality[found.support] < HIGH_COMMUNALITY):
         sentences.append(
             "Statistical significance does not imply a large effect. Set min_communality "

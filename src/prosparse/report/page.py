@@ -31,8 +31,10 @@ from ..persistence import versions
 from ..phrases import join_items, percent, truncate
 from ..stability import PermutationNull, Stability
 from .links import Database, find_database
+from .methods_text import describe_methods
 from .narrative import describe_selection, narrate
 from .redundancy import Redundancy, find_redundancy, list_others
+from .robustness import Robustness
 
 GENERATOR = "prosparse"  # content of the meta tag that identifies a report
 MAX_TAG_OFFSET = 1024  # maximum number of bytes before the end of that tag
@@ -173,6 +175,7 @@ def render(
     )
     null = PermutationNull.from_json(about.get("permutation_null"))
     stability = Stability.from_json(about.get("stability"), found.names)
+    robustness = Robustness.from_json(about.get("robustness"))
     heat = _heat_map(found)
     redundancy = Redundancy.from_json(about.get("redundancy"), len(found.names))
     database = find_database(found.names) if found.named else None
@@ -192,8 +195,16 @@ def render(
         "generator": GENERATOR,
         "title": about.get("title") or f"{found.method} report",
         "check": TableCheck.from_json(about.get("check")),
-        "sentences": narrate(found, warnings=about.get("warnings"), null=null, stability=stability),
-        "caution": null is not None and (null.selects_under_null or null.consistent_with_null),
+        "sentences": narrate(
+            found,
+            warnings=about.get("warnings"),
+            null=null,
+            stability=stability,
+            robustness=robustness,
+        ),
+        "robustness": robustness,
+        "caution": (null is not None and (null.selects_under_null or null.consistent_with_null))
+        or (robustness is not None and robustness.headline() is not None),
         "stability": stability,
         "selection": describe_selection(found, null),
         "redundancy": None if redundancy is None else _redundancy_table(redundancy, found),
@@ -213,6 +224,7 @@ def render(
         "print_note": _print_note(heat),
         "n_shown": None if scores is None else min(len(scores), MAX_POINTS),
         "n_rows": None if scores is None else len(scores),
+        "methods": describe_methods(found, about),
         "script": script,
         "style": resources.files(__package__).joinpath("page.css").read_text("utf-8"),
         "policy": f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -34,7 +33,7 @@ from ..errors import (
 from ..findings import Findings, findings_of
 from ..inference.progress import announce_each
 from ..models._base import SparseProjection, VariableSelector, seed_of
-from ..parallel import in_processes
+from ..parallel import Stopwatch, in_processes
 from ..phrases import format_mean, percent
 from ..registry import method_of
 from .refitting import NullKind, Refitter, refit_parameters
@@ -456,10 +455,10 @@ def _null_kinds(kind: str, refitter: Refitter, count: int) -> tuple[NullKind, ..
 
 def _until(max_seconds: float, items: Iterator[Item]) -> Iterator[Item]:
     """Yield the first item, and further items until the time limit."""
-    started = time.monotonic()
+    stopwatch = Stopwatch()
     for item in items:
         yield item
-        if time.monotonic() - started > max_seconds:
+        if stopwatch.seconds > max_seconds:
             return
 
 

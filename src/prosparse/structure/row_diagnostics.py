@@ -29,6 +29,7 @@ MAX_INFLUENCE = 0.5
 _N_INFLUENTIAL = 2
 _N_PROJECTIONS = 3  # random projections in which equal rows agree
 _FEW_COLUMNS = 20  # with so few, one pair of equal rows may be a coincidence
+_MAX_COINCIDENCES = 1e-3  # expected number of equal pairs above which it may be
 _MAX_LISTED = 5  # rows that a message lists
 
 
@@ -121,12 +122,28 @@ def find_duplicates(op: Operator) -> np.ndarray:
     projections = to_numpy(op.gathered_matmul(directions)).astype(float)
     pairs = _equal_pairs(projections, 1e3 * op.epsilon)
     none = np.empty((0, 2), dtype=int)
-    if not len(pairs) or (len(pairs) == 1 and p <= _FEW_COLUMNS):
+    if not len(pairs):
+        return none
+    if len(pairs) == 1 and p <= _FEW_COLUMNS and _expected_equal_pairs(op) > _MAX_COINCIDENCES:
         return none
     columns = np.unique(np.linspace(0, p - 1, min(p, max(1, _MAX_ENTRIES // n))).astype(int))
     permuted = rng.permuted(to_numpy(op.take_columns(columns).dense()).astype(float), axis=0)
     by_chance = _equal_pairs(permuted @ rng.standard_normal((columns.size, 1)), 1e3 * op.epsilon)
     return none if len(by_chance) else pairs
+
+
+def _expected_equal_pairs(op: Operator) -> float:
+    """Return an upper estimate of the number of equal pairs by coincidence.
+
+    Only half of the columns, on the logarithmic scale, are regarded as independent.
+    """
+    n, p = op.shape
+    values = to_numpy(op.take_columns(np.arange(p)).dense()).astype(float)
+    repeated = 0.0  # logarithm of the probability that two rows agree
+    for column in values.T:
+        _, counts = np.unique(np.round(column, 9), return_counts=True)
+        repeated += float(np.log(np.sum((counts / n) ** 2)))
+    return float(0.5 * n**2 * np.exp(0.5 * repeated))
 
 
 def _equal_pairs(projections: np.ndarray, tolerance: float) -> np.ndarray:

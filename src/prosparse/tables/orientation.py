@@ -22,8 +22,8 @@ MIN_NAMES = 4  # minimum number of names to determine their type
 # Names of the first column of tables whose rows are variables.
 _VARIABLES = re.compile(
     r"(?:gene|symbol|hgnc|probe|probeset|idref|feature|variable|transcript|protein|ensembl|entrez|"
-    r"metabolite|otu|asv|taxon|taxa|marker|snp|cpg|analyte|peptide|locus|mirna)s?"
-    r"(?:ids?|names?|symbols?|gene)?"
+    r"metabolite|otu|asv|taxon|taxa|marker|snp|cpg|analyte|peptide|locus|mirna|accession)s?"
+    r"(?:ids?|names?|symbols?|gene|number|accession)?"
 )
 # Accession numbers of samples, and nouns for samples followed by a number.
 _SAMPLE = re.compile(
@@ -58,21 +58,28 @@ def find_orientation(
     reasons = []
     if _VARIABLES.fullmatch(re.sub(r"[\s_.\-]+", "", id_name.lower())):
         reasons.append(f"the first column has the name {quote(id_name)}")
-    if _have_type(_SAMPLE, names):
-        reasons.append(f"the columns are named like samples, such as {quote(names[0])}")
-    if _have_type(_GENE, ids):
-        reasons.append(f"the rows are named like genes or probes, such as {quote(ids[0])}")
+    samples, genes = _names_of_type(_SAMPLE, names), _names_of_type(_GENE, ids)
+    if samples:
+        reasons.append(f"the columns are named like samples, such as {quote(samples[0])}")
+    if genes:
+        reasons.append(f"the rows are named like genes or probes, such as {quote(genes[0])}")
     n, p = shape
     if reasons and n >= MIN_RATIO * p:
         reasons.append(f"there are more rows ({n:,}) than columns ({p:,})")
     return reasons
 
 
-def _have_type(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
-    if len(names) < MIN_NAMES:
-        return False
-    n_matching = sum(pattern.fullmatch(name.strip()) is not None for name in names)
-    return n_matching >= MIN_PROPORTION * len(names)
+def _names_of_type(pattern: re.Pattern[str], names: Sequence[str]) -> list[str]:
+    """Return the names that match, if most do."""
+    matching = [name for name in names if pattern.fullmatch(name.strip())]
+    enough = len(names) >= MIN_NAMES and len(matching) >= MIN_PROPORTION * len(names)
+    return matching if enough else []
+
+
+def looks_like_variable_names(name: str, values: Sequence[str]) -> bool:
+    """Return whether a column contains the names of genes or other variables."""
+    normalised = re.sub(r"[\s_.\-]+", "", name.lower())
+    return bool(_VARIABLES.fullmatch(normalised) or _names_of_type(_GENE, values))
 
 
 # --- rows that are requested by name

@@ -85,6 +85,11 @@ def names_covariate(name: str) -> bool:
     return _COVARIATE.fullmatch(name.strip()) is not None
 
 
+def numbers_visits(name: str, n_levels: int) -> bool:
+    """Return whether a column of integers numbers the visits of repeated measures."""
+    return _VISIT.fullmatch(name.strip()) is not None and 1 < n_levels <= MAX_LEVELS
+
+
 def guess_text_role(  # noqa: PLR0911 (one rule after the other)
     name: str, cells: Sequence[str], *, may_name_rows: bool = False
 ) -> Guess:
@@ -108,10 +113,12 @@ def guess_text_role(  # noqa: PLR0911 (one rule after the other)
         return Guess(Role.GROUPS, f"identifies {k:,} units with {n / k:.2g} rows each on average")
     if k > MAX_LEVELS or n < MIN_ROWS_PER_LEVEL * k:
         return Guess(Role.IGNORED, f"contains {k:,} different texts")
-    levels = f"has {k} level{'s' if k > 1 else ''}"
-    if k > 1 and names_batch(name):
+    if k == 1:
+        return Guess(Role.IGNORED, f"contains only the text {present[0]!r}")
+    levels = f"has {k} levels"
+    if names_batch(name):
         return Guess(Role.COVARIATE, f"{levels} and is named like a batch", is_batch=True)
-    if k > 1 and names_covariate(name):
+    if names_covariate(name):
         return Guess(Role.COVARIATE, f"{levels} and is a common covariate")
     return Guess(Role.LABEL, levels)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from ..errors import TableError
 from ..files import write_text
 from .base import ReadOptions
 from .number_format import THOUSANDS
+from .quoting import quote_argument
 
 HEADER = "# Roles of columns and format of a table, for prosparse --roles"
 # Keys of the options whose names differ.
@@ -60,7 +60,7 @@ def format_options(options: ReadOptions, analysis: Mapping[str, Any]) -> str:
             words += [flag, ",".join(map(str, value))]
         else:
             for text in [value] if isinstance(value, str) else value:
-                words += [flag, shlex.quote(str(text))]
+                words += [flag, quote_argument(str(text))]
     for name, value in analysis.items():
         words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     return " ".join(words)

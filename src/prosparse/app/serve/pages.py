@@ -319,7 +319,7 @@ class Pages:
         shutil.copyfile(model, upload.path.parent / name)
         table = self.workspace.add_table(upload.path)
         title = f"{analysis.title} Applied to {table.name}"
-        arguments = ["report", name, "--data", table.name]
+        arguments = ["apply", name, table.name]
         applied = self.workspace.add_command(analysis.setup, title, table, arguments)
         return RedirectResponse(f"/analyses/{applied.number}", 303)
 

@@ -20,7 +20,6 @@ from typing import Any
 
 MAX_SECONDS = 30 * 24 * 3600.0  # CPU time of a task
 EVENT_INTERVAL = 0.2  # minimum time between reports of progress, in seconds
-MAX_ROUNDS = 4  # maximum number of checks of a table
 MAX_LISTED = 50  # maximum number of columns or rows of a finding
 UNKNOWN_ERROR = (
     "An unexpected error stopped the analysis ({}). Details are in the terminal that runs "
@@ -91,13 +90,9 @@ def _failure(message: str) -> dict[str, Any]:
 
 
 def check(request: dict[str, Any]) -> dict[str, Any]:
-    """Check a table, without the fixes that were `refused`, by code.
-
-    A corrected table may have further problems, such as missing values after their codes are known.
-    It is therefore checked again.
-    """
-    from ...checks.files import check_file
-    from ...checks.fixes import apply_fix, join_fixes
+    """Check a table, without the fixes that were `refused`, by code."""
+    from ...checks.files import correct_file
+    from ...checks.fixes import join_fixes
     from ...errors import InputError, ParameterError
     from ...inference.progress import announce
     from ...tables.roles_file import format_options
@@ -105,34 +100,14 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
 
     path = Path(request["file"])
     given = {key: value for key, value in request["options"].items() if key != "response"}
-    fixed: dict[tuple[str, tuple[str, ...]], Any] = {}  # findings that are corrected
-    findings: list[Any] = []
-    analysis: dict[str, Any] = {}
     try:
         options = TableOptions(**given).read_options(path, request["options"].get("response"))
-        for k in range(MAX_ROUNDS):
-            announce("checking the table", k)
-            checked = check_file(path, options)
-            if not checked.roles:
-                return _failure(" ".join(found.message for found in checked.check.findings))
-            findings = [
-                found
-                for found in checked.check.findings
-                if (found.code, found.columns) not in fixed
-            ]
-            new = [
-                found
-                for found in findings
-                if found.code not in request["refused"] and join_fixes([found])
-            ]
-            fixed |= {(found.code, found.columns): found for found in new}
-            before, (options, further) = options, apply_fix(options, join_fixes(new))
-            analysis |= further
-            if options == before:
-                break
+        announce("checking the table")
+        checked = correct_file(path, options, request["refused"])
     except (InputError, ParameterError) as error:
         return _failure(str(error))
-    kept = [found for found in findings if (found.code, found.columns) not in fixed]
+    if not checked.roles:
+        return _failure(" ".join(found.message for found in checked.check.findings))
     result = {
         "n_rows": checked.shape[0],
         "n_columns": checked.shape[1],
@@ -140,8 +115,8 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
         "roles": {name: str(role) for name, role in checked.roles.items()},
         "header": checked.preview.header,
         "rows": checked.preview.rows,
-        "options": format_options(options, analysis),
-        "transposed": options.transpose,
+        "options": format_options(checked.options, checked.analysis),
+        "transposed": checked.options.transpose,
         "notes": list(checked.notes),
         "commands": _accepted_options(),
         "findings": [
@@ -154,7 +129,7 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
                 "fix": found.fix,
                 "is_fixed": bool(join_fixes([found])),
             }
-            for found in (*fixed.values(), *kept)
+            for found in checked.check.findings
         ],
     }
     return {"event": "done", "result": result}

@@ -1,0 +1,14 @@
+"""Arguments of the command as they are typed in a shell."""
+
+from __future__ import annotations
+
+import shlex
+
+_SPECIAL = frozenset('"$`\\!%')  # characters that a shell replaces within double quotes
+
+
+def quote_argument(text: str) -> str:
+    """Quote an argument, if possible by double quotes, which all shells understand."""
+    if shlex.quote(text) == text or _SPECIAL.intersection(text):
+        return shlex.quote(text)
+    return f'"{text}"'
