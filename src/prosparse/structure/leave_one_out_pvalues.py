@@ -55,7 +55,9 @@ _MIN_TAIL_EXPONENT = 0.65
 # Maximum number of scores that are computed separately for each column, without the column. With
 # more, the scores of all members are used: one column then has little effect.
 _MAX_OWN_SCORES = 2**22
-_FEW_ROWS = 30  # rows up to which the moments of sign flips are computed from residuals
+# Rows up to which the estimated number of components has more weight, and the moments of sign flips
+# are computed from residuals.
+_FEW_ROWS = 30
 _COLUMNS_PER_CHUNK = 4096
 _MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant
 _ROUNDING = 1e-9  # relative rounding error of a p-value, at most
@@ -271,7 +273,7 @@ class LeaveOneOutTest:
     def _weights(self) -> np.ndarray:
         """Weights of the numbers of components; with few rows half is on the estimated one."""
         weights = np.full(self.count, 1.0 / max(self.count, 1))
-        if self.tester.max_components == MAX_TESTED:
+        if self.tester.data.n > _FEW_ROWS:
             return weights
         d = min(self._estimate_count(), self.count)
         if d:
