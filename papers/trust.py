@@ -329,10 +329,10 @@ LIMITATIONS = (
     ),
     Limitation(
         "docs/methods/spinyregressor.md",
-        "If the scale, the batch or the dropout rate of a row affects both, they are dependent, "
+        "If the batch, the depth or the dropout rate of a row affects both, they are dependent, "
         "and variables without an effect are selected",
         (REGRESSOR,),
-        (*UNEQUAL_ROWS, UNKNOWN_BATCHES, DROPOUT, UNEQUAL_DEPTH),
+        (UNKNOWN_BATCHES, DROPOUT, UNEQUAL_DEPTH),
     ),
     Limitation(
         "docs/methods/spinyregressor.md",
@@ -350,7 +350,7 @@ LIMITATIONS = (
     ),
     Limitation(
         "docs/methods/spinyclassifier.md",
-        "If the scale, the batch or the dropout rate of a row affects both, they are dependent, "
+        "If the batch, the depth or the dropout rate of a row affects both, they are dependent, "
         "and variables without an effect are selected",
         (CLASSIFIER,),
         (UNKNOWN_BATCHES, DROPOUT, UNEQUAL_DEPTH),

@@ -33,6 +33,8 @@ VARIANTS = [
 @pytest.mark.filterwarnings("ignore::prosparse.FewerComponentsWarning")
 @pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
 @pytest.mark.filterwarnings("ignore::prosparse.RowOrderWarning")
+@pytest.mark.filterwarnings("ignore::prosparse.DuplicateRowsWarning")
+@pytest.mark.filterwarnings("ignore::prosparse.OutlyingRowsWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
     [

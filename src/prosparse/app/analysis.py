@@ -25,6 +25,7 @@ from ..tables import ReadOptions, Table, prepare_table, read_table
 from ..tables.base import is_missing, name_row
 from ..tables.preparation import iterate_blocks
 from ..tables.roles import names_batch
+from .class_comparison import ClassComparison, compare_classes, describe_comparison
 from .cli_messages import name_positions, translate_parameters
 from .diagnostics import MAX_FIT_SECONDS, run_diagnostics
 from .estimators import (
@@ -184,6 +185,10 @@ def _analyse(
         )
         for w in caught
     ]
+    notes = [*table.notes, *diagnostics.notes]
+    comparison = compare_classes_of(table, model)
+    if comparison is not None:
+        notes.append(describe_comparison(comparison, table.names, model.classes_.tolist()))
     about = {
         "title": (
             f"Regression of {read_options.response}: {table.path.name}"
@@ -193,7 +198,7 @@ def _analyse(
         "data": describe_data(table, model, shape, read_options),
         "settings": describe_settings(options, model),
         "check": check.to_json(),
-        "notes": [*table.notes, *diagnostics.notes],
+        "notes": notes,
         **diagnostics.about,
         "robustness": robustness.to_json(),
         "warnings": list(dict.fromkeys(messages)),
@@ -215,6 +220,13 @@ def _analyse(
             score = "accuracy" if method_of(model).classifies else "r2"
             about[score] = float(model.score(table.X, y))
     return Result(table, model, about, found)
+
+
+def compare_classes_of(table: Table, model: VariableSelector) -> ClassComparison | None:
+    """Compare the classes of a classifier, unless there are groups of rows."""
+    if not method_of(model).classifies or table.groups is not None:
+        return None
+    return compare_classes(table.X, np.array(table.response))
 
 
 def _row_labels(table: Table, read_options: ReadOptions) -> dict[str, Sequence[Any]]:

@@ -23,8 +23,9 @@ from ..persistence import save
 from ..registry import method_of
 from ..report import render
 from ..tables.formulas import escape_formula, unescape_formula
-from .analysis import Result, compute_scores, ignore_missing_names
+from .analysis import Result, compare_classes_of, compute_scores, ignore_missing_names
 from .application import Application
+from .class_comparison import ClassComparison
 from .output_paths import MODEL, REPORT, check_results_folder
 
 SCORES = "scores.csv"
@@ -73,7 +74,7 @@ def _replace_target(path: Path, target: Path) -> Iterator[Path]:
 def write_results(result: Result, folder: Path) -> None:
     """Write all files of `RESULTS`, or of `REGRESSION_RESULTS`, to a folder."""
     table, model, about, found = result
-    _write_selected(found, folder / "selected.csv")
+    _write_selected(found, compare_classes_of(table, model), folder / "selected.csv")
     ids: Sequence[object] = table.ids or range(1, table.X.shape[0] + 1)
     scores = None
     if found.regression:
@@ -145,8 +146,14 @@ def _rename_duplicate(name: str, header: list[str]) -> str:
     return name
 
 
-def _write_selected(found: Findings, path: Path) -> None:
+def _write_selected(found: Findings, comparison: ClassComparison | None, path: Path) -> None:
     statistics = {"relevance": found.relevance}
+    if comparison is not None:
+        statistics |= {
+            "mean_difference": comparison.difference,
+            "ttest_pvalue": comparison.pvalues,
+            "ttest_qvalue": comparison.qvalues,
+        }
     if found.tests is not None:
         tests = found.tests
         statistics = {

@@ -153,6 +153,7 @@ def test_sparse_input(single):
         )
 
 
+@pytest.mark.filterwarnings("ignore::prosparse.DuplicateRowsWarning")
 def test_weighted_rows_equal_repeated_rows():
     rng = np.random.default_rng(3)
     weights = rng.integers(0, 4, 120)

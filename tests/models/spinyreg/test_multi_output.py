@@ -104,6 +104,7 @@ def test_units_and_order_of_responses(model):
     )
 
 
+@pytest.mark.filterwarnings("ignore::prosparse.DuplicateRowsWarning")
 def test_weighted_rows_equal_repeated_rows():
     weights = np.random.default_rng(0).integers(0, 4, 80)
     repeated = np.repeat(np.arange(80), weights)

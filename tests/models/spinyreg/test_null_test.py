@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from prosparse import NoStructureWarning, SpinyClassifier, SpinyRegressor
+from prosparse import (
+    DuplicateRowsWarning,
+    NoStructureWarning,
+    OutlyingRowsWarning,
+    SpinyClassifier,
+    SpinyRegressor,
+)
 from prosparse.data import standardise
 from prosparse.models.spinyreg import null_test
 from prosparse.models.spinyreg.null_test import NullData, NullTest, Statistic, run_null_test
@@ -191,13 +197,15 @@ def test_search_detects_what_the_statistic_misses():
         calls.append(responses)
         return 2.5 if len(calls) == 1 else (-1.0 if len(calls) != rank else 3.0)
 
-    assert run_null_test(data, odds).detected
+    assert run_null_test(data, lambda tested: odds).detected
     assert len(calls) == 1 + null_test.SEARCH_DRAWS
     calls.clear()
-    assert not run_null_test(data, lambda values: odds(values, rank=7)).detected
+    assert not run_null_test(data, lambda tested: lambda values: odds(values, rank=7)).detected
     assert len(calls) == 7
     calls.clear()
-    assert not run_null_test(data, lambda values: calls.append(values) or -1.0).detected
+    assert not run_null_test(
+        data, lambda tested: lambda values: calls.append(values) or -1.0
+    ).detected
     assert len(calls) == 1
 
 
@@ -231,6 +239,7 @@ def null_tables(rng, n):
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@pytest.mark.filterwarnings("ignore::prosparse.OutlyingRowsWarning")
 def test_rare_counts_and_outliers_select_nothing():
     """Skewed columns and responses that are independent: at most 3 of 30 tables select."""
     selected, certain = [], []
@@ -300,3 +309,61 @@ def test_every_rule_requires_a_signal(rule, monkeypatch):
         assert SpinyClassifier(selection_rule=rule).fit(X, y > 0).n_selected_ == 0
         Y = np.column_stack([y, y])
         assert SpinyRegressor(selection_rule=rule).fit(X, Y).n_selected_ == 0
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@pytest.mark.parametrize("kind", ["t rows", "outlying rows"])
+def test_rows_of_unequal_scale_are_no_signal(kind):
+    """Rows of X and y have the same scales; without division most of these tests reject."""
+    found, raw = [], []
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        scale = np.sqrt(5.0 / rng.chisquare(5, 80))[:, None]
+        if kind == "outlying rows":
+            scale = np.where(np.arange(80) < 3, 5.0, 1.0)[:, None]
+        Z = scale * rng.standard_normal((80, 101))
+        data = make_data(Z[:, :-1], Z[:, -1])
+        found.append(run_null_test(data).detected)
+        raw.append(null_test.compare_with_permutations(data, None).detected)
+    assert np.mean(raw) > 0.5
+    assert np.mean(found) <= 0.1
+    y = Z[:, 0] - Z[:, 1] + Z[:, -1]
+    assert run_null_test(make_data(Z[:, :-1], y)).detected
+
+
+def test_equalised_rows_follow_weighted_least_squares(rng):
+    """Responses and columns are residuals of the divided intercept."""
+    scale = np.exp(rng.standard_normal(40))
+    X = scale[:, None] * rng.standard_normal((40, 80))
+    weights = rng.integers(1, 4, 40).astype(float)
+    data = make_data(X, scale * rng.standard_normal(40) + 2.0, weights)
+    equal = null_test.equalise_rows(data)
+    design = np.sqrt(weights) / equal.row_scale
+    products = np.asarray(equal.op.rmatmul(design[:, None]))
+    np.testing.assert_allclose(products, 0.0, atol=1e-8)
+    responses = null_test.observed_responses(equal)
+    Y = np.sqrt(weights) * equal.values[:, 0]
+    Y -= design * (design @ Y) / (design @ design)
+    np.testing.assert_allclose(responses.Y[:, 0, 0], Y, atol=1e-12)
+    assert responses.yy[0, 0] == pytest.approx(Y @ Y)
+    assert np.corrcoef(np.log(equal.row_scale), np.log(scale))[0, 1] > 0.95
+    assert null_test.equalise_rows(make_data(rng.standard_normal((40, 80)), Y)) is None
+
+
+def test_a_signal_of_few_rows_is_announced(rng):
+    """Columns without variation but in three rows, in which the response is large."""
+    X = rng.standard_normal((100, 20))
+    X[:, 0] = 0.01 * X[:, 0]
+    X[:3, 0] = 3.0
+    y = rng.standard_normal(100)
+    y[:3] += 8.0
+    with pytest.warns(OutlyingRowsWarning, match="rests on few rows"):
+        assert SpinyRegressor().fit(X, y).support_[0]
+    y = X[:, 1] + 0.5 * rng.standard_normal(100)
+    index = np.r_[np.arange(100), np.arange(20)]
+    with pytest.warns(DuplicateRowsWarning, match="20 rows of X and y equal an earlier row"):
+        SpinyRegressor().fit(X[index], y[index])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SpinyRegressor().fit(X, y)
+        SpinyRegressor().fit(X[index], X[index, 1] + rng.standard_normal(120))

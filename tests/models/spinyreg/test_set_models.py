@@ -124,7 +124,7 @@ def test_chain_samples_the_posterior(kind, monkeypatch):
     model = simulate(kind, n=40, p=4, size=0.2)
     space = model.states(rules_for(model).log_prior, model.fit(np.array([0])))
     exact = enumerate_average(space)
-    assert 0.03 < exact.inclusion.min() < exact.inclusion.max() < 0.97
+    assert 0.01 < exact.inclusion.min() < exact.inclusion.max() < 0.97
     assert exact.size_probability.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(exact.by_size.sum(axis=1), exact.inclusion)
     monkeypatch.setattr(averaging, "STABILITY_TOL", 0.0)

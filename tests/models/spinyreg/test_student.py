@@ -152,6 +152,7 @@ def test_gaussian_noise_gives_the_gaussian_fit():
     assert robust.row_weight_.mean() > 0.9
 
 
+@pytest.mark.filterwarnings("ignore::prosparse.DuplicateRowsWarning")
 def test_weighted_rows_equal_repeated_rows():
     X, y, _ = simulate(60)
     weights = np.random.default_rng(0).integers(0, 3, 60)

@@ -30,6 +30,7 @@ from .set_model import Coefficients, F, SetModel, StateSpace, Sums, VisitedState
 MAX_STATES = 1000  # maximum number of states of the chain
 MIN_STATES = 100  # number of states before the first convergence check
 MIN_RATE = 1e-300  # total rate below which a state is absorbing
+BURN_IN = 300  # number of states that are discarded if the chain is more than twice as long
 STABILITY_TOL = 0.01  # maximum difference of inclusion probabilities between two halves of a run
 MIN_INCLUSION = 0.01  # minimum inclusion probability of a candidate, whose covariances are retained
 MAX_CANDIDATES = 300  # maximum number of candidates
@@ -95,6 +96,7 @@ def sample(
     """
     visits = Visits({}, [], [], [])
     half, check = np.zeros(0), MIN_STATES  # weight of each state in the first half
+    burn = np.zeros(0)  # weight of each state before the chain is near its distribution
     k = visits.find(space, space.start(v, targets))
     for t in range(1, MAX_STATES + 1):
         state = visits.states[k]
@@ -102,6 +104,8 @@ def sample(
         visits.spent[k] += 1.0 / max(total, MIN_RATE)
         if total < MIN_RATE:  # All neighbours have probability zero in double precision.
             break
+        if t == BURN_IN:
+            burn = np.array(visits.spent)
         if t == check:
             if half.size:
                 early = half @ np.array([each.inclusion for each in visits.states[: half.size]])
@@ -115,7 +119,10 @@ def sample(
         log_acceptance = space.log_acceptance(state, visits.states[new], j)
         if log_acceptance >= 0.0 or rng.random() < math.exp(log_acceptance):
             k = new
-    weights = np.array(visits.spent) / sum(visits.spent)
+    spent = np.array(visits.spent)
+    if t > 2 * BURN_IN:
+        spent[: burn.size] -= burn
+    weights = spent / spent.sum()
     used = np.flatnonzero(weights > 0.0)
     visited, sums = space.moments(
         [visits.keys[k] for k in used], [visits.states[k] for k in used], weights[used]
@@ -141,7 +148,7 @@ def inclusion_from_visits(visits: Visits, weights: np.ndarray, p: int) -> Inclus
         by_size[:, q] += weights[same] @ np.where(inside[same], given[same], 0.0)
         by_size[:, q + 1] += weights[same] @ np.where(inside[same], 0.0, given[same])
     size_probability = np.bincount(sizes, weights, by_size.shape[1])
-    return Inclusion(visits.inclusion(np.zeros(0)), by_size, size_probability)
+    return Inclusion(weights @ given, by_size, size_probability)
 
 
 def summarise(

@@ -12,15 +12,21 @@ from sklearn.utils.validation import check_is_fitted
 from ...data import Columns
 from ...data.containers import Table
 from ...errors import (
+    DuplicateRowsWarning,
     InputError,
+    OutlyingRowsWarning,
     ParameterError,
     check_bool,
     check_choice,
     check_integer,
     check_non_negative,
+    plural,
+    warn,
 )
+from ...structure.row_diagnostics import find_duplicates
 from .._base import VariableSelector
 from .averaging import Average, mixture_interval
+from .null_test import NullData
 from .set_model import Coefficients
 from .solve import SelectionRule, Solution
 
@@ -224,4 +230,28 @@ def check_exponents(log_values: np.ndarray, what: str) -> None:
         raise InputError(
             f"{what} is 1e{worst:.0f}, which double precision cannot represent. Multiply X or y by "
             "a constant."
+        )
+
+
+def warn_about_rows(name: str, found: Solution[Any], data: NullData) -> None:
+    """Warn if variables were selected because of few rows, or of equal rows."""
+    if not found.selected.size:
+        return
+    if found.null.rests_on_few_rows:
+        warn(
+            f"{name}: the association of the variables with y rests on few rows. With random signs "
+            "of y, variables predict it as well as in the data, so larger noise in rows with large "
+            "values of X is another explanation. Check these rows, or transform skewed columns.",
+            OutlyingRowsWarning,
+        )
+    if data.root is not None:  # Weights count equal rows.
+        return
+    pairs = find_duplicates(data.op)
+    n_equal = int(np.sum((data.values[pairs[:, 0]] == data.values[pairs[:, 1]]).all(axis=1)))
+    if n_equal:
+        warn(
+            f"{name}: {plural(n_equal, 'row')} of X and y {'equals' if n_equal == 1 else 'equal'} "
+            "an earlier row. The null test counts each row as an independent observation. Drop the "
+            "duplicates, unless they are distinct samples with equal measurements.",
+            DuplicateRowsWarning,
         )

@@ -15,7 +15,7 @@ from ...data import Columns, Operator, standardise
 from ...data.containers import Table
 from ...errors import InputError, NoStructureWarning, check_total, check_weights, warn
 from .._base import seed_of
-from .base import SpinyBase, check_exponents
+from .base import SpinyBase, check_exponents, warn_about_rows
 from .labels import Labels, check_classes, encode_labels
 from .logistic import LogisticFit
 from .null_test import NullData
@@ -268,7 +268,9 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
         )
         null_data = NullData(op, values, labels.root, labels.n, c, data.groups)
         options = Options(self.selection_rule, self.average, seed=seed_of(self.random_state))
-        return solve(problem, null_data, rules, options)
+        found = solve(problem, null_data, rules, options)
+        warn_about_rows(type(self).__name__, found, null_data)
+        return found
 
     def _set_fit(self, found: Solution[LogisticFit], data: FitData) -> None:
         """Set the fitted attributes in the units of X."""

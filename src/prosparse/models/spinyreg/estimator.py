@@ -24,7 +24,7 @@ from ...errors import (
 )
 from ...inference.loop import Run
 from .._base import seed_of
-from .base import SpinyBase, check_exponents
+from .base import SpinyBase, check_exponents, warn_about_rows
 from .linear import MIN_NOISE_RATIO, LinearFit
 from .null_test import NullData
 from .response import (
@@ -102,7 +102,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     tol : float, default=1e-7
         Increase of the objective per sample below which a search or an iteration stops.
     random_state : int, RandomState or None, default=0
-        Seed for sampling sets of variables, used if X has more than ten columns. The selected
+        Seed for sampling sets of variables, used if X has more than seven columns. The selected
         set of ``selection_rule="map"`` does not depend on it.
     verbose : int, default=0
         Verbosity level. 1 prints the progress.
@@ -211,12 +211,11 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     Several responses share the set and the ratio alpha/gamma; each has its own coefficients, which
     are independent, and noise variance.
 
-    The average integrates over the noise variance and the scale of the coefficients. Two priors
-    have probability 1/2 each: independent Gaussian coefficients, or coefficients of a common
-    magnitude whose signs may differ. The prior on the signs favours equal signs. Multiplying one
-    column by -1 can therefore change inclusion probabilities; multiplying y by -1 cannot. All
-    sets are enumerated for up to ten variables. For more variables, a Markov jump process visits
-    at most 1000 states among about 400 variables.
+    The average integrates over the noise variance and the scales of the coefficients. Two priors
+    have probability 1/2 each: independent Gaussian coefficients with a small or a large variance,
+    or coefficients of a common magnitude whose signs may differ. Multiplying columns by -1 does
+    not change the result. All sets are enumerated for up to seven variables. For more variables,
+    a Markov jump process visits at most 1000 states among about 400 variables.
 
     References
     ----------
@@ -295,7 +294,9 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
             run, null_data = None, self._null_data(data)
             if self.noise == "student":
                 data, run = self._reweight_rows(data)
-            self._set_fit(self._solve(data, null_data), data)
+            found = self._solve(data, null_data)
+            self._set_fit(found, data)
+            warn_about_rows(type(self).__name__, found, null_data)
             if run is not None:
                 self._set_student_noise(run, data.response)
         return self
@@ -339,7 +340,15 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         if self.noise == "student":
             counts = np.ones(values.shape[0]) if root is None else root**2
             values = null_scores(values[:, 0], counts, n_intercepts)[:, None]
-        return NullData(data.op, values, root, data.response.n, n_intercepts, data.groups)
+        return NullData(
+            data.op,
+            values,
+            root,
+            data.response.n,
+            n_intercepts,
+            data.groups,
+            unequal_noise=True,
+        )
 
     def _solve(self, data: FitData, null_data: NullData) -> Solution[LinearFit]:
         """Select variables for all responses."""

@@ -33,9 +33,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-from .common_magnitude import SetPrior, make_prior_grid
 from .linear_states import LinearStates
 from .set_model import Coefficients, Trials
+from .slab_scales import SetPrior, make_prior_grid
 from .suppressors import best_pair
 
 MIN_NOISE_RATIO = 1e-12  # minimum noise variance relative to y'y / n

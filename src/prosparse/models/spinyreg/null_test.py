@@ -30,6 +30,17 @@ much the Bayes factors of these data are inflated (`NullTest.weight`).
 A forward selection can miss a set of variables that predict the response only together. If T
 detects nothing, the log posterior odds of the set that the search finds (`screening`) are tested
 against those of permuted responses. A single response with larger odds ends this second test.
+
+Rows of unequal scale. If a row has a scale r_i in X and the response has a related scale, the two
+are dependent without any effect: permuted responses separate large rows from large responses. With
+x_i = r_i z_i and exchangeable z_i that do not depend on the response, a test of z_i and y_i / r_i
+is exact for any scales. If the estimated scales of the rows of X differ (`structure.row_scale`), a
+signal must be detected in the divided data as well. The intercept is divided, too.
+
+Rows of large leverage. A column with few large entries and a response that is large in the same
+rows are associated. Whether this is an effect or larger noise in these rows, no test can decide.
+Random signs of the response keep the magnitudes in all rows. If T is not clearly larger than with
+random signs, `NullTest.rests_on_few_rows` is true.
 """
 
 from __future__ import annotations
@@ -42,6 +53,9 @@ import numpy as np
 from scipy.special import gammaln, log_expit, logsumexp
 
 from ...data import Operator
+from ...data.arrays import from_numpy, to_numpy
+from ...data.row_adjustment import intercept
+from ...structure.row_scale import equalise_columns, estimate_row_scale
 from .stepwise import log_size_prior
 from .suppressors import correlated_pairs
 
@@ -61,6 +75,10 @@ MAX_PAIRS = 5000  # maximum number of pairs of correlated variables
 MIN_UNEXPLAINED = 1e-12  # minimum of 1 - R^2
 MIN_NEW_NORM = 1e-8  # squared norm of a column regressed on the set, relative to the column
 ROUNDING = 1e-9  # rounding error of the statistic
+MIN_LOG_SCALE = 0.1  # absolute log scale of a row below which rows count as equal
+FLIP_DRAWS = 59  # number of responses with random signs
+CLEAR_FLIP = 0.8  # T of random signs, relative to that of y, from which it counts as as large
+MAX_FLIP_LEVEL = 0.05  # proportion of these above which a signal rests on few rows
 MAX_REPEATS = 20  # maximum mean weight of rows that are repeated
 
 
@@ -74,6 +92,8 @@ class NullData(NamedTuple):
     n_intercepts: int  # 1 with an intercept, else 0
     groups: np.ndarray | None  # (rows,) code of the group of each row
     G: np.ndarray | None = None  # (p, p) X'X, if available
+    unequal_noise: bool = False  # whether the noise of some rows may be larger: not for classes
+    row_scale: np.ndarray | None = None  # (rows,) by which rows of X and values are divided
 
 
 class NullTest(NamedTuple):
@@ -83,6 +103,7 @@ class NullTest(NamedTuple):
     statistic: float  # log Bayes factor T of the response
     inflation: float  # log of the mean Bayes factor of permuted responses, at least 0
     p_value: float  # Monte Carlo p-value of T
+    rests_on_few_rows: bool = False  # whether T is not clearly larger than with random signs
 
     def weight(self, certainty: float) -> float:
         """Return the factor of the posterior probability of all non-empty sets.
@@ -167,9 +188,10 @@ def respond(data: NullData, totals: np.ndarray, squares: np.ndarray) -> Response
     root = np.ones(totals.shape[0]) if data.root is None else data.root
     Y, yy = totals / root[:, None, None], squares
     if data.n_intercepts:
-        sums = totals.sum(axis=0)
-        Y = Y - root[:, None, None] * (sums / float(root @ root))
-        yy = squares - sums**2 / float(root @ root)
+        design = np.ones(root.size) if data.row_scale is None else 1.0 / data.row_scale
+        design = (root * design)[:, None, None]
+        sums, norm = (design * Y).sum(axis=0), float((design * design).sum())
+        Y, yy = Y - design * (sums / norm), squares - sums**2 / norm
     return Responses(Y, np.maximum(yy, np.finfo(float).tiny))
 
 
@@ -307,37 +329,111 @@ SearchOdds = Callable[[Responses], float]
 """Function from one draw to the log posterior odds of the best set of a search."""
 
 
-def run_null_test(data: NullData, search_odds: SearchOdds | None = None) -> NullTest:
-    """Test whether some variables predict the response.
+def run_null_test(
+    data: NullData, search_odds: Callable[[NullData], SearchOdds] | None = None
+) -> NullTest:
+    """Test whether some variables predict the response, with equal rows.
 
-    The level is `NULL_LEVEL`, plus 1 / (1 + `SEARCH_DRAWS`) with ``search_odds``. The first test
-    ends when more permuted responses have a larger statistic than `NULL_LEVEL` allows, or when none
-    of the first `CLEAR_DRAWS` has. The early end increases the level by less than 0.002.
+    The level is `NULL_LEVEL`, plus 1 / (1 + `SEARCH_DRAWS`) with ``search_odds``.
     """
-    rows, m = data.values.shape
+    rows = data.values.shape[0]
     dof = data.n - data.n_intercepts
     if rows - data.n_intercepts < 2 or dof < 2 or not np.ptp(data.values, axis=0).any():
         return NO_SIGNAL
+    found = compare_with_permutations(data, search_odds)
+    equal = equalise_rows(data) if found.detected else None
+    tested, T = data, found.statistic
+    if equal is not None:
+        second = compare_with_permutations(equal, search_odds)
+        if not second.detected:
+            return second
+        tested, T = equal, second.statistic
+    if not (found.detected and data.unequal_noise):
+        return found
+    return found._replace(rests_on_few_rows=not exceeds_random_signs(tested, T))
+
+
+def compare_with_permutations(
+    data: NullData, search_odds: Callable[[NullData], SearchOdds] | None
+) -> NullTest:
+    """Compare the response with permuted responses.
+
+    The test of T ends when more permuted responses have a larger statistic than `NULL_LEVEL`
+    allows, or when none of the first `CLEAR_DRAWS` has. The early end increases the level by less
+    than 0.002.
+    """
+    m = data.values.shape[1]
     statistic, observations = Statistic(data), list_observations(data)
     observed = float(statistic(observed_responses(data))[0])
     rng = np.random.default_rng(SEED)
-    size = max(observations.row.size, data.op.shape[1] * max(statistic.n_starts, 1)) * m
-    batch = max(min(BATCH_SIZE, MAX_BATCH_ENTRIES // size), 1)
+    batch = batch_size(statistic, observations.row.size, m)
     allowed, n_draws, exceeding = int(NULL_LEVEL * (MAX_DRAWS + 1)) - 1, 0, 0
     drawn: list[np.ndarray] = []
     while n_draws < MAX_DRAWS and exceeding <= allowed:
         if n_draws >= CLEAR_DRAWS and exceeding == 0:
             break
         T = statistic(permute(data, observations, min(batch, MAX_DRAWS - n_draws), rng))
-        exceeding += int(np.count_nonzero(T - observed >= -ROUNDING * (1.0 + abs(observed))))
+        exceeding += count_exceeding(T, observed)
         n_draws += T.size
         drawn.append(T)
     inflation = float(logsumexp(np.concatenate(drawn))) - math.log(n_draws)
     detected = exceeding <= allowed
     if not detected and search_odds is not None:
-        detected = search_exceeds_permutations(data, observations, search_odds, rng)
+        detected = search_exceeds_permutations(data, observations, search_odds(data), rng)
     p_value = max(exceeding, 1) / n_draws
     return NullTest(detected, observed, max(inflation, 0.0), p_value)
+
+
+def batch_size(statistic: Statistic, n_observations: int, m: int) -> int:
+    """Return the number of responses whose statistics are computed at a time."""
+    size = max(n_observations, statistic.d.size * max(statistic.n_starts, 1)) * m
+    return max(min(BATCH_SIZE, MAX_BATCH_ENTRIES // size), 1)
+
+
+def count_exceeding(T: np.ndarray, observed: float) -> int:
+    """Count the statistics that are at least ``observed``, up to rounding."""
+    return int(np.count_nonzero(T - observed >= -ROUNDING * (1.0 + abs(observed))))
+
+
+def equalise_rows(data: NullData) -> NullData | None:
+    """Divide rows of X and responses by the scales of the rows of X.
+
+    Returns None if the scales are nearly equal.
+    """
+    rows, op, like = data.values.shape[0], data.op, data.op.column_squares()
+    root = np.ones(rows) if data.root is None else data.root
+    alone = intercept(rows)
+    unweighted = op if data.root is None else op.scale_rows(from_numpy(1.0 / root, like, op.dtype))
+    scale = estimate_row_scale(unweighted, alone)
+    if float(np.abs(np.log(scale)).max()) < MIN_LOG_SCALE:
+        return None
+    op = op.scale_rows(from_numpy(1.0 / scale, like, op.dtype))
+    if data.n_intercepts:
+        op = alone.weight_rows(root / scale).adjust_operator(op)
+    op = equalise_columns(op)
+    varying = np.flatnonzero(to_numpy(op.column_squares()) > 0.0)
+    if varying.size < op.shape[1]:
+        op = op.take_columns(varying)
+    if not varying.size:
+        return None
+    G = None if data.G is None else np.asarray(op.gram(), dtype=float)
+    return data._replace(op=op, values=data.values / scale[:, None], G=G, row_scale=scale)
+
+
+def exceeds_random_signs(data: NullData, observed: float) -> bool:
+    """Return whether T is clearly larger than with random signs."""
+    (rows, m), rng = data.values.shape, np.random.default_rng(SEED)
+    root = np.ones(rows) if data.root is None else data.root
+    residual = observed_responses(data).Y[:, 0]  # (rows, m)
+    statistic, exceeding, n_draws = Statistic(data), 0, 0
+    allowed, batch = int(MAX_FLIP_LEVEL * (FLIP_DRAWS + 1)) - 1, batch_size(statistic, rows, m)
+    while n_draws < FLIP_DRAWS and exceeding <= allowed:
+        signs = rng.choice([-1.0, 1.0], (rows, min(batch, FLIP_DRAWS - n_draws), 1))
+        flipped = signs * residual[:, None]
+        flips = respond(data, root[:, None, None] * flipped, (flipped * flipped).sum(axis=0))
+        exceeding += count_exceeding(statistic(flips), CLEAR_FLIP * observed)
+        n_draws += signs.shape[1]
+    return exceeding <= allowed
 
 
 def search_exceeds_permutations(

@@ -118,7 +118,7 @@ class SetModel(Protocol[F]):
 
 
 class VisitedState(Protocol):
-    """Set at one scale of the coefficients, and possibly their signs."""
+    """Set at one scale of the coefficients, and possibly their labels."""
 
     @property
     def v(self) -> np.ndarray:

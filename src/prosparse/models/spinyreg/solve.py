@@ -17,7 +17,7 @@ from .averaging import Average, average_over_sets, temper
 from .credible import credible_sets
 from .decision_rules import select_by_f_score, select_by_median
 from .linear import LinearFit, LinearModel
-from .null_test import NullData, NullTest, Responses, run_null_test
+from .null_test import NullData, NullTest, Responses, SearchOdds, run_null_test
 from .screening import (
     Candidates,
     LinearProblem,
@@ -123,17 +123,23 @@ def solve(
 
 def detect_signal(data: NullData, pool: Candidates, rules: SearchRules) -> NullTest:
     """Test whether some variables predict the response, also by searches."""
-    if pool.op is not data.op:
-        unit = np.ones(data.values.shape[1])
-        pool = candidates(data.op, data.values, unit, data.n, data.n_intercepts)
 
-    def odds(responses: Responses) -> float:
-        Y, yy = responses.Y[:, 0], responses.yy[0]
-        found = search_all(LinearProblem(pool.respond(Y, yy)), rules)
-        best = rules.posterior(found.model, found.fit)
-        return best - rules.posterior(found.model, empty_set(found.model))
+    def search_odds(tested: NullData) -> SearchOdds:
+        columns = pool
+        if pool.op is not tested.op:
+            unit = np.ones(tested.values.shape[1])
+            columns = candidates(tested.op, tested.values, unit, tested.n, tested.n_intercepts)
 
-    return run_null_test(data._replace(G=pool.G), odds)
+        def odds(responses: Responses) -> float:
+            Y, yy = responses.Y[:, 0], responses.yy[0]
+            found = search_all(LinearProblem(columns.respond(Y, yy)), rules)
+            best = rules.posterior(found.model, found.fit)
+            return best - rules.posterior(found.model, empty_set(found.model))
+
+        return odds
+
+    G = pool.G if pool.op is data.op else None
+    return run_null_test(data._replace(G=G), search_odds)
 
 
 def rate_relevance(
