@@ -24,6 +24,7 @@ MODULES = (
     "knockoffs",  # E25
     "sparse_factors",  # E26
     "row_sparse",  # E27
+    "table_checks",  # E34
 )
 
 
