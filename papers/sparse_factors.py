@@ -31,6 +31,7 @@ Array = np.ndarray
 
 N_DRAWS, N_MASKS, N_SUSIE_DRAWS = 10, 5, 3
 N_FACTORS = 5
+OPTIONS = {"prior": "point-normal", "noise": "learned"}
 N_BINS, MAX_CALIBRATION_ERROR = 10, 0.05
 STRENGTHS, NOISES, MISSING = ("strong", "weak"), ("equal", "column"), (0.0, 0.1, 0.3)
 CELLS = [(strength, noise, m) for strength in STRENGTHS for noise in NOISES for m in MISSING]
@@ -146,7 +147,7 @@ def fit(X: Any, **options: Any) -> SCA:
     """Fit SCA without its warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return SCA(**options).fit(X)
+        return SCA(**{**OPTIONS, **options}).fit(X)
 
 
 def score_cell(strength: str, noise: str, missing: float, draw: int, **options: Any) -> CellScore:
@@ -336,7 +337,7 @@ def heldout_log_likelihood(X: Array, method: str) -> float:
                 sizes = np.unique(np.round(np.geomspace(1, most, 8)).astype(int))
                 model: Any = GridSearchCV(FactorAnalysis(), {"n_components": sizes.tolist()}, cv=3)
             else:
-                model = SCA().set_params(**TABLE_OPTIONS[method])
+                model = SCA().set_params(**{**OPTIONS, **TABLE_OPTIONS[method]})
             values.append(float(model.fit(X[train]).score(X[test])))
     return float(np.mean(values))
 
@@ -391,7 +392,7 @@ def run(quick: bool, data: Data, output: Path) -> Result:
         "scores, 15 % non-zero loadings; errors of the signal on missing entries if there are "
         "any), with point-normal priors and the true structure of the noise. SuSiE-PCA: its code "
         "of January 2023 on other draws of the same designs, with the true number of factors. "
-        "SCA has its default parameters everywhere."
+        "SCA has point-normal priors and learned noise variances everywhere."
     )
     return Result(rows, claims, [], seed_range(draws), remarks)
 

@@ -42,7 +42,7 @@ def test_components_equal_singular_vectors(n, p, is_complete):
 
 
 @pytest.mark.parametrize("has_groups", [False, True])
-def test_outer_products_are_updated_between_subsets(has_groups, monkeypatch):
+def test_components_of_successive_subsets(has_groups, monkeypatch):
     """Successive subsets of sparse data with few rows: columns are added, removed or replaced."""
     monkeypatch.setattr(leading_components, "EXACT_SIDE", 8)
     monkeypatch.setattr(leading_components, "N_LEADING", 3)

@@ -5,8 +5,13 @@ import pytest
 from data_matrices import simulated, standardised, standardised_data
 from scipy import stats
 
+from prosparse.selection.dimension import count_signals
 from prosparse.structure import leading_components, leave_one_out_pvalues
-from prosparse.structure.false_discoveries import benjamini_hochberg, combine_pvalues
+from prosparse.structure.false_discoveries import (
+    NESTED_CORRECTION,
+    benjamini_hochberg,
+    combine_pvalues,
+)
 from prosparse.structure.leave_one_out_pvalues import (
     COMPONENT_WEIGHT,
     PAIR_WEIGHT,
@@ -113,10 +118,26 @@ def test_pvalues_by_deletion():
         flips = flip_moments_by_deletion(Z, members, j, test.count, n / (n - 1))
         flipped = _tail(R2, flips.mean[0], flips.variance[0])
         flipped = np.maximum(flipped, tester.smallest_pvalues[j])
-        component = max(combine_pvalues(permuted[None])[0], combine_pvalues(flipped[None])[0])
+        component = max(combine_pvalues(part[None])[0] for part in (permuted, flipped))
         pair = tester.pairs.pvalues[j]
         expected = min(component / COMPONENT_WEIGHT, pair / PAIR_WEIGHT, 1.0)
         assert test.pvalues[j] == pytest.approx(expected, rel=1e-5)
+
+
+def test_weights_of_numbers_of_components():
+    """With few rows, half of the weight is on the number of eigenvalues above white noise."""
+    for n in (28, 60):
+        X = simulated(n, 40)
+        test = LeaveOneOutTester(standardised_data(X), True).against(np.ones(40, dtype=bool))
+        estimate = count_signals(np.linalg.svd(standardised(X), compute_uv=False) ** 2, n, 40)
+        assert 0 < estimate < test.count
+        weights = np.full(test.count, 1.0 / test.count)
+        pvalues = np.full((1, test.count), 0.5)
+        pvalues[0, estimate - 1] = 1e-6
+        if n == 28:
+            weights = 0.5 * weights + 0.5 * (np.arange(1, test.count + 1) == estimate)
+        expected = NESTED_CORRECTION * 1e-6 / weights[estimate - 1]
+        assert test._combine(pvalues)[0] == pytest.approx(expected, rel=1e-3)
 
 
 def _tail(R2, mean, variance):

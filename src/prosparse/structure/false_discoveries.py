@@ -19,18 +19,20 @@ _SMALL_PVALUE = 1e-10  # below, tan(pi (1/2 - p)) equals 1 / (pi p) to working p
 _MAX_PVALUE = 1.0 - 1e-9  # a p-value of 1 must not outweigh all others
 
 
-def combine_pvalues(pvalues: np.ndarray) -> np.ndarray:
+def combine_pvalues(pvalues: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Combine p-values of nested models by the Cauchy combination test, [LX20].
 
     Parameters
     ----------
     pvalues : ndarray of shape (n_tests, n_models)
+    weights : ndarray of shape (n_models,) or None
+        Weights of the models, with sum 1; equal by default.
 
     Returns
     -------
     ndarray of shape (n_tests,)
     """
-    return combine_cauchy_variables(to_cauchy_variables(pvalues))
+    return combine_cauchy_variables(to_cauchy_variables(pvalues), weights)
 
 
 def to_cauchy_variables(pvalues: np.ndarray) -> np.ndarray:
@@ -40,9 +42,13 @@ def to_cauchy_variables(pvalues: np.ndarray) -> np.ndarray:
     return np.where(p < _SMALL_PVALUE, tail, np.tan(np.pi * (0.5 - np.maximum(p, _SMALL_PVALUE))))
 
 
-def combine_cauchy_variables(variables: np.ndarray) -> np.ndarray:
-    """Compute the p-value of the mean of each row, again a Cauchy variable."""
-    mean = np.mean(np.minimum(variables, np.finfo(float).max / variables.shape[1]), axis=1)
+def combine_cauchy_variables(
+    variables: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Compute the p-value of the weighted mean of each row, again a Cauchy variable."""
+    n_models = variables.shape[1]
+    weights = np.full(n_models, 1.0 / n_models) if weights is None else weights
+    mean = np.minimum(variables, np.finfo(float).max / n_models) @ weights
     tail = 1.0 / (np.pi * np.maximum(mean, 1.0))
     pvalues = np.where(mean > 1.0 / _SMALL_PVALUE, tail, 0.5 - np.arctan(mean) / np.pi)
     return np.minimum(NESTED_CORRECTION * pvalues, 1.0)

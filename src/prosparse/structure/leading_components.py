@@ -19,7 +19,6 @@ from ..data import Operator
 from ..data.arrays import Array, from_numpy, to_numpy
 from ..data.row_adjustment import RowAdjustment, intercept
 from ..numerics.spectrum import EXACT_SIDE, eigenpairs, leading_eigenvectors
-from ..parallel import in_parallel, slices_of
 from .leave_one_out import R2Bounds, leave_one_out_r2
 
 MIN_DOF = 4  # minimum degrees of freedom of a test: rows minus parameters of their adjustment
@@ -32,8 +31,6 @@ N_EXTRA = 8
 TEST_TOLERANCE = 1e-2
 FIT_TOLERANCE = 1e-3
 _RANK_TOLERANCE = 1e-11  # relative size of the Gram eigenvalues that are rounding errors
-_N_STRIPS = 8  # row strips in which X X' is multiplied
-_OUTER_BLOCK = 32  # vectors multiplied with X X' at a time
 
 
 class PrincipalComponents(NamedTuple):
@@ -45,7 +42,6 @@ class PrincipalComponents(NamedTuple):
     projections: np.ndarray  # (p, k) U'x of all columns, on the first k components
     score_weights: np.ndarray  # (n_members, m) F with scores U = X F
     eigenvalue_bound: float | None  # upper bound on the other eigenvalues; None if there are none
-    scores: np.ndarray | None = None  # (n, m) U, if it is known more accurately than as X F
 
 
 class StandardisedData:
@@ -75,8 +71,6 @@ class StandardisedData:
         self._last_r2: tuple[PrincipalComponents, R2Bounds] | None = None
         self._last_subset: tuple[np.ndarray, Operator] | None = None
         self._start_directions: np.ndarray | None = None  # (p, m) initial eigenvectors
-        self._start_scores: np.ndarray | None = None  # (n, m) the same for X X', if n is small
-        self._last_outer: tuple[np.ndarray, Array] | None = None  # columns and their X X'
         has_few_columns = self.p <= self.n and self.p <= EXACT_SIDE
         self.gram = _to_float64(op.gram()) if has_few_columns else None
 
@@ -113,6 +107,10 @@ class StandardisedData:
         self.last_components = self._decompose(members, count, tolerance)
         self._last_tolerance = tolerance
         return self.last_components
+
+    def start_from(self, other: StandardisedData) -> None:
+        """Start iterations from the last components of other data with the same columns."""
+        self._start_directions = other._start_directions
 
     def columns_of(self, members: np.ndarray) -> np.ndarray:
         """Convert a mask of variables to a mask of their columns.
@@ -192,8 +190,6 @@ class StandardisedData:
             )
         if self.n <= EXACT_SIDE:
             return self._from_outer(members, subset, count)
-        if self._start_scores is not None and self.n <= width:
-            return self._leading_from_outer(members, subset, count, tolerance)
         return self._leading_from_products(members, subset, count, tolerance)
 
     def _from_gram(
@@ -248,8 +244,6 @@ class StandardisedData:
         self._start_directions[columns] = _to_float64(V)
         weights = _to_float64(V) / np.sqrt(eigenvalues)
         scores = subset.matmul(self.from_numpy(weights))
-        if self.n <= subset.few_rows:
-            self._start_scores = _to_float64(scores)
         projections = self._project_all(scores)
         # Eigenvalues, and therefore the bound, are accurate to `tol` times the largest.
         bound = float(eigenvalues[-1] + tol * eigenvalues[0])
@@ -262,66 +256,12 @@ class StandardisedData:
             bound,
         )
 
-    def _leading_from_outer(
-        self, members: np.ndarray, subset: Operator, count: int, tolerance: float
-    ) -> PrincipalComponents:
-        """Compute leading components by products with X X'.
-
-        The iterations start from the components of an earlier subset. Successive subsets differ
-        little, and X X' is updated from one to the next. Products with X X' are much cheaper than
-        products with X, which allows a finer tolerance. Selections that depend on the components
-        then converge in fewer iterations.
-        """
-        outer = self._update_outer(members, subset)
-        strips = slices_of(self.n, -(-self.n // _N_STRIPS))
-
-        def multiply_outer(U: Array) -> Array:
-            narrow = U.astype(outer.dtype)
-            return np.concatenate(in_parallel(lambda rows: outer[rows] @ narrow, strips))
-
-        m = min(max(count, N_LEADING) + 1 + N_EXTRA, self.n // 2)
-        tol = max(min(tolerance, FIT_TOLERANCE), 30.0 * float(np.finfo(outer.dtype).eps))
-        eigenvalues, U = leading_eigenvectors(
-            multiply_outer, np.zeros(self.n), m, tol, initial=self._start_scores, block=_OUTER_BLOCK
-        )
-        self._start_scores = U
-        projections = _to_float64(self.op.rmatmul(self.from_numpy(U)))
-        z = projections[self.columns_of(members), :-1]
-        bound = float(eigenvalues[-1] + tol * eigenvalues[0])
-        return PrincipalComponents(
-            members,
-            eigenvalues[:-1],
-            z,
-            projections[:, :-1],
-            z / eigenvalues[:-1],
-            bound,
-            U[:, :-1],
-        )
-
-    def _update_outer(self, members: np.ndarray, subset: Operator) -> np.ndarray:
-        """Compute X X' of the members, by an update if the last subset is similar."""
-        last, self._last_outer = self._last_outer, None  # only one is held in memory
-        columns = self.columns_of(members)
-        if last is not None and 2 * np.sum(columns & last[0]) > np.sum(columns):
-            previous, outer = last
-            added, removed = columns & ~previous, previous & ~columns
-            for changed, update in ((added, np.add), (removed, np.subtract)):
-                if changed.any():
-                    part = self.op.take_columns(np.flatnonzero(changed))
-                    update(outer, to_numpy(part.rough().outer()), out=outer)
-        else:
-            outer = to_numpy(subset.rough().outer())
-        self._last_outer = columns, outer
-        return outer
-
     def _project_all(self, scores: Array) -> np.ndarray:
         """Compute X'U of all columns."""
         return _to_float64(self.op.rmatmul(scores))
 
     def scores(self, components: PrincipalComponents, count: int) -> np.ndarray:
         """Compute the first scores U, (n, count), with orthonormal columns."""
-        if components.scores is not None:
-            return components.scores[:, :count]
         subset = self.member_operator(components.members)
         weights = self.from_numpy(components.score_weights[:, :count])
         return _to_float64(subset.matmul(weights))

@@ -3,7 +3,8 @@
 The statistic is R2(d), d = 1, ..., D, of a column with the leading components of a set of columns,
 the *members*. The components for a member are computed without it (`leave_one_out`). The p-values
 for d = 1, ..., D are combined (`false_discoveries`), so that no number of components has to be
-selected. The p-value of each d is the larger of those under permutation and under sign flips
+selected. With few rows, half of the weight is on the number of eigenvalues that exceed those of
+white noise. The p-value of each d is the larger of those under permutation and under sign flips
 (`null_distribution`): it is valid if either null hypothesis holds.
 
 A second statistic finds pairs and small blocks, which form no leading component
@@ -20,6 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from ..parallel import slices_of
+from ..selection.dimension import count_signals
 from .false_discoveries import benjamini_hochberg, combine_pvalues
 from .leading_components import StandardisedData
 from .leave_one_out import bound_leave_one_out_r2, leave_one_out_eigenvectors, leave_one_out_r2
@@ -40,6 +42,8 @@ from .pair_correlation import LargestCorrelations, find_largest_correlations
 MAX_TESTED = 16  # maximum number of components; weaker ones seldom help and cost power
 # Weights of the two statistics: a p-value p of a column becomes p / weight.
 COMPONENT_WEIGHT, PAIR_WEIGHT = 0.9, 0.1
+# Weight of the estimated number of components with few rows; 1, ..., D share the rest equally.
+WEIGHT_OF_ESTIMATE = 0.5
 # Exchangeable rows: columns with fewer effective entries than this, or than n / 4, are tested by
 # sign flips as well. If the variance of R2 exceeds the Gaussian one by the proportion x, the tail
 # is heavier than that of the beta distribution, and p-values are raised to the power 1 - 2 x, or to
@@ -51,7 +55,9 @@ _MIN_TAIL_EXPONENT = 0.65
 # Maximum number of scores that are computed separately for each column, without the column. With
 # more, the scores of all members are used: one column then has little effect.
 _MAX_OWN_SCORES = 2**22
-_FEW_ROWS = 30  # rows up to which the moments of sign flips are computed from residuals
+# Rows up to which the estimated number of components has more weight, and the moments of sign flips
+# are computed from residuals.
+_FEW_ROWS = 30
 _COLUMNS_PER_CHUNK = 4096
 _MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant
 _ROUNDING = 1e-9  # relative rounding error of a p-value, at most
@@ -263,9 +269,34 @@ class LeaveOneOutTest:
 
     # --- p-values
 
+    @cached_property
+    def _weights(self) -> np.ndarray:
+        """Weights of the numbers of components; with few rows half is on the estimated one."""
+        weights = np.full(self.count, 1.0 / max(self.count, 1))
+        if self.tester.data.n > _FEW_ROWS:
+            return weights
+        d = min(self._estimate_count(), self.count)
+        if d:
+            weights *= 1.0 - WEIGHT_OF_ESTIMATE
+            weights[d - 1] += WEIGHT_OF_ESTIMATE
+        return weights
+
+    def _estimate_count(self) -> int:
+        """Count the eigenvalues of the members above those of white noise.
+
+        One column hardly changes the count of the others: its p-value remains valid.
+        """
+        data = self.tester.data
+        n_columns = int(data.sizes[self.members].sum())
+        return count_signals(self.components.eigenvalues, data.dof + 1, n_columns)
+
+    def _combine(self, pvalues: np.ndarray) -> np.ndarray:
+        """Combine the p-values of R2(1), ..., R2(D), (k,)."""
+        return combine_pvalues(pvalues, self._weights)
+
     def _component_pvalues(self, R2: np.ndarray, columns: np.ndarray, flips: bool) -> np.ndarray:
         """Combine the p-values of R2(1), ..., R2(D) of some columns, (k,)."""
-        pvalues = combine_pvalues(beta_tail(R2, self._permutation_moments(columns)))
+        pvalues = self._combine(beta_tail(R2, self._permutation_moments(columns)))
         if not flips:
             return pvalues
         if not self.tester.robust:
@@ -275,7 +306,7 @@ class LeaveOneOutTest:
             index = columns[flipped]
             of_flips = beta_tail(R2[flipped], self._flip_moments(index))
             of_flips = np.maximum(of_flips, self.tester.smallest_pvalues[index, None])
-            pvalues[flipped] = np.maximum(pvalues[flipped], combine_pvalues(of_flips))
+            pvalues[flipped] = np.maximum(pvalues[flipped], self._combine(of_flips))
         return pvalues
 
     @cached_property
@@ -283,7 +314,7 @@ class LeaveOneOutTest:
         """Lower bounds on all p-values, (p,)."""
         upper, is_varying = self._R2_bounds[1], self.tester.is_varying
         moments = self._permutation_moments(np.arange(upper.shape[0]))
-        pvalues = combine_pvalues(beta_tail(upper, moments))
+        pvalues = self._combine(beta_tail(upper, moments))
         pvalues = _combine_statistics((1.0 - _ROUNDING) * pvalues, self.tester.pairs.pvalues)
         return np.where(is_varying, pvalues, 1.0)
 

@@ -151,13 +151,14 @@ def problem(prior, noise, incomplete, monkeypatch, seed=0):
         lay.allowed, 0.4 * np.random.default_rng(1).standard_normal(lay.allowed.shape), 0.0
     )
     hyperbolic = None if prior is None else HyperbolicPrior(*prior)
+    name = "ard" if prior is None else "hyperbolic"
     means = np.clip(np.nanmean(X, axis=0), 0.05, None)
     return (
         X,
         rows,
         lay,
         hyperbolic,
-        non_gaussian_init(rows, lay, L, initial_offsets(rows, means), hyperbolic),
+        non_gaussian_init(rows, lay, L, initial_offsets(rows, means), name),
     )
 
 

@@ -74,7 +74,7 @@ def problem(case, noise):
     lay = view_layout(columns, 2, [1, 0], noise)
     start, n = table.start, len(X)
     first = init(
-        CompleteSamples(start, n), lay, *initial_loadings(start, n, columns, 2, [1, 0]), None
+        CompleteSamples(start, n), lay, *initial_loadings(start, n, columns, 2, [1, 0]), "ard"
     )
     Z = (X - table.mean[rows.codes]) / table.size
     seen = ~np.isnan(Z) & table.varying_in_group[rows.codes]
@@ -485,7 +485,7 @@ def test_views_display_of_a_group(model):
 
 def test_invalid_groups(data):
     X, groups, _, _ = data
-    with pytest.raises(ParameterError, match="`groups` requires `prior='ard'`, got 'hyperbolic'"):
+    with pytest.raises(ParameterError, match="`groups` requires `prior='point-normal'` or"):
         SCA(2, prior="hyperbolic").fit(X, groups=groups)
     with pytest.raises(
         ParameterError, match="`groups` requires Gaussian views, got `likelihood` 'poisson'"

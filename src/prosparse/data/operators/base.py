@@ -46,8 +46,6 @@ class Operator(ABC):
     # Number of columns for which a product costs little more than for one; None if reading the
     # data dominates the cost.
     few_columns: int | None = None
-    # Number of rows up to which X X' costs about as much as a few products with X.
-    few_rows: int = 0
     density: float = 1.0  # proportion of entries that are stored
     _column_squares: Array = None
 

@@ -83,7 +83,6 @@ class SparseOperator(Operator):
     """(S - 1 shift') diag(factor) for a sparse matrix S."""
 
     few_columns = 16
-    few_rows = 4096
 
     def __init__(self, S: Any, shift: Array, factor: Array, dtype: Any = np.float64):
         # Products convert the entries of one piece at a time to the precision of the factors.

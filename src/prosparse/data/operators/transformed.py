@@ -23,7 +23,7 @@ class TransformedOperator(Operator):
     def __init__(self, inner: Operator, row_array: Array, transform: Transform):
         self.inner, self.row_array, self.transform = inner, row_array, transform
         self.xp, self.shape, self.dtype = inner.xp, inner.shape, inner.dtype
-        self.few_columns, self.few_rows = inner.few_columns, inner.few_rows
+        self.few_columns = inner.few_columns
         self.density = inner.density
 
     @property

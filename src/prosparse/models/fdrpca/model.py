@@ -88,6 +88,7 @@ def solve(
     else:
         test, qvalues = by_knockoffs, by_knockoffs.filtered.rates
     data = data.imputed(test.selected)
+    data.start_from(tested)
     d = number_of_components(tested, data, test.selected, options)
     d = min(d, numerical_rank(data, tested.columns_of(test.selected), d, rounding))
     communality = compute_communalities(tested, test.selected, d)

@@ -11,11 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from ...data import Array, Operator, container_of, operator_of
+from ...data import Array, DenseOperator, Operator, container_of, operator_of
 from ...data.arrays import as_like
 from ...data.containers import Table
 from ...data.missing_values import dense_with_missing
 from .missing_e_step import IncompleteSamples
+from .point_normal import PointNormal
+from .scores import SparseScores
 
 
 class Factors(NamedTuple):
@@ -24,10 +26,18 @@ class Factors(NamedTuple):
     L: np.ndarray  # (p, Q)
     tau: np.ndarray  # (p,) noise precisions
     mean: np.ndarray  # (p,)
+    score_probability: np.ndarray | None = None  # (Q,) None if all scores are Gaussian
+    loading_variance: np.ndarray | None = None  # (p, Q) if scores are not Gaussian
 
     def take(self, columns: np.ndarray) -> Factors:
         """Return the model of some columns."""
-        return Factors(self.L[columns], self.tau[columns], self.mean[columns])
+        variance = self.loading_variance
+        return self._replace(
+            L=self.L[columns],
+            tau=self.tau[columns],
+            mean=self.mean[columns],
+            loading_variance=None if variance is None else variance[columns],
+        )
 
 
 def has_missing(X: Table) -> bool:
@@ -37,6 +47,8 @@ def has_missing(X: Table) -> bool:
 
 def posterior_means(X: Table, model: Factors) -> Array:
     """Return the posterior means of the factors (n, Q), [AB08] (17)."""
+    if model.score_probability is not None:
+        return _sparse_posterior(X, model).mean
     if not has_missing(X):
         return _complete_posterior(X, model)[0]
     Z = np.empty((X.shape[0], model.L.shape[1]))
@@ -81,6 +93,8 @@ def conditional_variance(X: Table, model: Factors, columns: np.ndarray) -> Array
 def factor_contribution_variance(X: Table, model: Factors, columns: np.ndarray) -> Array:
     """Return the conditional variances (n, m) of the factor part of columns."""
     L = model.L[columns]
+    if model.score_probability is not None:
+        return _sparse_posterior(X, model).variance @ (L * L).T
     if not has_missing(X):
         Z, S = _complete_posterior(X, model)
         spread = as_like(np.sum((L @ S) * L, axis=1), Z, Z.dtype)
@@ -93,9 +107,28 @@ def factor_contribution_variance(X: Table, model: Factors, columns: np.ndarray) 
     return variance
 
 
+def _sparse_posterior(X: Table, model: Factors) -> PointNormal:
+    """Return the posterior of point-normal scores.
+
+    The noise excludes the uncertainty of the loadings, which is a part of the update.
+    """
+    assert model.score_probability is not None
+    assert model.loading_variance is not None
+    tau = 1.0 / (1.0 / model.tau - model.loading_variance.sum(axis=1))
+    seen = None
+    if has_missing(X):
+        dense = dense_with_missing(X) - model.mean
+        seen = ~np.isnan(dense)
+        op: Operator = DenseOperator(np.where(seen, dense, 0.0))
+    else:
+        op = centred_operator(X, model.mean, np.ones_like(model.mean))
+    data = SparseScores(op, seen)
+    return data.infer(model.L, model.loading_variance, tau, model.score_probability)
+
+
 def _complete_posterior(X: Table, model: Factors) -> tuple[Array, np.ndarray]:
     """Return posterior means and the covariance common to all rows."""
-    L, tau, mean = model
+    L, tau, mean = model.L, model.tau, model.mean
     S = np.linalg.inv(np.eye(L.shape[1]) + (tau[:, None] * L).T @ L)
     op = centred_operator(X, mean, np.ones_like(mean))
     filters = as_like(tau[:, None] * L @ S, X, op.dtype)

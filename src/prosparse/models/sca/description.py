@@ -34,6 +34,14 @@ GROUPS = {
 }
 
 
+SPARSE = {
+    "loadings_mean_": numbers("d", "p", finite=True),
+    "loadings_lfsr_": nonnegative("d", "p"),
+    "inclusion_probability_": nonnegative("d", "p"),
+    "score_probability_": positive("d"),
+}
+
+
 def explain_prior(model: VariableSelector, path: ModelPath | None, n_selected: int) -> str:
     """State the effect of the sparse prior."""
     if n_selected == 0:
@@ -71,12 +79,13 @@ METHOD = Method(
     "sca",
     SCA,
     example={"n_components": 2, "prior": "hyperbolic"},
-    grid={"prior": ["ard", "hyperbolic"]},
+    grid={"prior": ["point-normal", "ard", "hyperbolic"]},
     options=(
         Option(
             "noise",
             "noise",
-            "feature (one noise variance per variable) or view (one for all variables)",
+            "learned (between equal and free), feature (one noise variance per variable) or view "
+            "(one for all variables)",
             default="feature",
         ),
         Option(
@@ -103,11 +112,12 @@ METHOD = Method(
             "explained_variance_per_view_": numbers("v", "d"),
         },
         optional={
+            **SPARSE,
             "components_std_": numbers("d", "p"),
             "linear_threshold_": positive("p"),
             **GROUPS,
         },
-        all_or_none=(tuple(GROUPS),),
+        all_or_none=(tuple(GROUPS), tuple(SPARSE)),
         checks=(check_views, check_likelihood),
     ),
     fits_views=True,

@@ -18,7 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ...data import Array, Columns, Operator, container_of, standardise, take_columns
-from ...data.arrays import from_numpy, is_floating, precision_of, spread, to_numpy
+from ...data.arrays import as_like, from_numpy, is_floating, precision_of, spread, to_numpy
 from ...data.column_groups import ColumnGroup, column_groups
 from ...data.columns import UNITS, check_range
 from ...data.containers import Table
@@ -47,7 +47,8 @@ from .conditional import (
 from .group_data import GroupedData, group_data
 from .group_rows import GroupedModel, encode_groups
 from .likelihood import Likelihood
-from .model import Noise
+from .model import Noise, Prior
+from .n_factors import SCAOptions
 from .non_gaussian_data import (
     NonGaussianModel,
     check_in_memory,
@@ -55,7 +56,7 @@ from .non_gaussian_data import (
     prepare_rows,
     view_likelihoods,
 )
-from .solve import Prior, SCAOptions, Solution, solve, solve_groups, solve_non_gaussian
+from .solve import Solution, SparseLoadings, solve, solve_groups, solve_non_gaussian
 from .start import Rotation
 from .views import (
     check_names,
@@ -100,24 +101,33 @@ class SCA(HasDensity, SparseProjection):
         Number of factors shared by all views. "auto" maximises the lower bound of the marginal
         likelihood over the number of factors, starting from variational PCA. If ``max_iter`` is 30
         or less, the starting number is used. Factors without loadings are always removed.
-    prior : {"ard", "hyperbolic"}, default="ard"
-        Prior of the loadings. "ard" is automatic relevance determination with posterior
-        uncertainty; it has no tuning parameters. "hyperbolic" is the maximum a posteriori estimate
-        under a generalised hyperbolic prior.
+    prior : {"ard", "point-normal", "hyperbolic"}, default="ard"
+        Prior of the loadings. "point-normal": a loading is zero, or Gaussian, with a probability
+        and a variance that are estimated for each factor and view; it has no tuning parameters.
+        Scores have the same kind of prior if its evidence is higher than that of Gaussian scores.
+        That comparison requires NumPy or SciPy sparse data in memory, Gaussian views and a single
+        group of samples; scores are Gaussian otherwise. "ard" is automatic relevance determination
+        with posterior uncertainty. "hyperbolic" is the maximum a posteriori estimate under a
+        generalised hyperbolic prior.
     shape : float, default=0.0
         Shape of the hyperbolic prior, multiplied by the number of loadings
         (``n_features * n_factors``). With ``shape`` and ``rate`` zero the prior is Normal-Jeffreys,
         which is free of tuning parameters and of units. ``shape = n_features * n_factors`` is the
-        Laplace prior, an l1 penalty of ``sqrt(2 * rate)``. Ignored if ``prior="ard"``.
+        Laplace prior, an l1 penalty of ``sqrt(2 * rate)``. Requires ``prior="hyperbolic"``.
     rate : float, default=0.0
         Rate of the hyperbolic prior, in units of the inverse variance of the data, or of the
-        standardised data if ``noise="feature"``. Larger values give more zeros. Ignored if
-        ``prior="ard"``.
+        standardised data unless ``noise="view"``. Larger values give more zeros. Only if
+        ``prior="hyperbolic"``.
     n_private : int or list of int, default=0
         Number of factors private to each view. An integer applies to every view.
-    noise : {"view", "feature"}, default="feature"
+    noise : {"learned", "feature", "view"}, default="feature"
         Noise model. "feature" estimates one variance per column (factor analysis), with a weak
-        prior that keeps it above zero. "view" estimates one variance per view.
+        prior that keeps it above zero; the fit does not depend on the units of the columns.
+        "view" estimates one variance per view. "learned" lies between the two: the variances of a
+        view share a prior whose spread is estimated, as in limma. With several groups of samples,
+        views that are not Gaussian or ``prior="hyperbolic"``, "learned" is the same as "feature".
+        With few columns the evidence often does not distinguish the two ends; use "view" if the
+        noise of all columns is known to be equal.
     rotation : {"shared", "sparse"}, default="shared"
         Rotation of the initial factors, which determines the local optimum. "shared" applies
         varimax within each view, with equal weight for each view, and favours factors common to
@@ -141,12 +151,24 @@ class SCA(HasDensity, SparseProjection):
     Attributes
     ----------
     components_ : ndarray of shape (n_factors, n_features_in_)
-        Loadings, with exact zeros. Shared factors come first, in decreasing order of
+        Loadings, with exact zeros. With ``prior="point-normal"`` a loading is zero if its local
+        false sign rate is at least 0.5, and its posterior mean otherwise.
+        Shared factors come first, in decreasing order of
         ``view_correlation_``, then the private factors of each view. Factors with equal view
         correlation, as with a single view, are in decreasing order of explained variance (of the
-        standardised columns if ``noise="feature"``). Factors have unit variance.
+        standardised columns unless ``noise="view"``). Factors have unit variance.
     components_std_ : ndarray of shape (n_factors, n_features_in_)
-        Posterior standard deviations of the loadings. Only if ``prior="ard"``.
+        Posterior standard deviations of the loadings. Not defined if ``prior="hyperbolic"``.
+    loadings_mean_ : ndarray of shape (n_factors, n_features_in_)
+        Posterior means of the loadings, which are not exactly zero. `transform`,
+        `inverse_transform`, `score`, `impute` and `predict_view` use them. This attribute and the
+        following three exist only if ``prior="point-normal"``.
+    loadings_lfsr_ : ndarray of shape (n_factors, n_features_in_)
+        Local false sign rate: posterior probability that a loading is zero or of the other sign.
+    inclusion_probability_ : ndarray of shape (n_factors, n_features_in_)
+        Posterior probability that a loading is not zero.
+    score_probability_ : ndarray of shape (n_factors,)
+        Prior probability that the score of a sample is not zero; 1 for Gaussian scores.
     view_components_ : list of ndarray of shape (n_factors, n_view_features)
         Loadings of each view.
     view_columns_ : list of ndarray of shape (n_view_features,)
@@ -216,10 +238,10 @@ class SCA(HasDensity, SparseProjection):
     varying_ : ndarray of bool of shape (n_features_in_,)
         Mask of the columns that are not constant.
     objective_path_ : ndarray of shape (n_iter_,)
-        Objective after each iteration, non-decreasing. "ard": lower bound of the log marginal
-        likelihood (evidence). "hyperbolic": log posterior density; a zero loading counts as 1e-12
-        (in units of the data) if the prior density is infinite at zero. If a view is not Gaussian,
-        the objective is a lower bound on these values.
+        Objective after each iteration, non-decreasing. "point-normal" and "ard": lower bound of the
+        log marginal likelihood (evidence). "hyperbolic": log posterior density; a zero loading
+        counts as 1e-12 (in units of the data) if the prior density is infinite at zero. If a view
+        is not Gaussian, the objective is a lower bound on these values.
     n_iter_ : int
         Number of iterations.
     stop_reason_ : StopReason
@@ -237,6 +259,10 @@ class SCA(HasDensity, SparseProjection):
     -----
     Constant columns have no loadings and are ignored by `score`.
 
+    With point-normal scores, `transform` computes a variational posterior of each row, which is not
+    linear in the row; `score` and `get_covariance` use a Gaussian distribution with the covariance
+    matrix of the model.
+
     ``fit(X, groups=...)`` fits the multi-group model of MOFA+ to samples from several batches,
     donors or studies. All groups share the loadings; means, noise variances and factor variances
     differ between groups. `transform`, `score`, `score_samples`, `predict_view` and `impute` take
@@ -245,8 +271,10 @@ class SCA(HasDensity, SparseProjection):
 
     References
     ----------
-    Archambeau & Bach (2008), NIPS 21; for groups of samples, Argelaguet et al. (2020), Genome
-    Biology 21.
+    Archambeau & Bach (2008), NIPS 21; for point-normal priors, Wang & Stephens (2021), Journal of
+    Machine Learning Research 22; for learned noise variances, Smyth (2004), Statistical
+    Applications in Genetics and Molecular Biology 3; for groups of samples, Argelaguet et al.
+    (2020), Genome Biology 21.
 
     Examples
     --------
@@ -267,6 +295,7 @@ class SCA(HasDensity, SparseProjection):
         ("noise_variance", "feature_noise_variance_"),
         ("linear_threshold", "linear_threshold_"),
         ("component_std_", "components_std_"),
+        ("component_lfsr_", "loadings_lfsr_"),
     )
 
     def __init__(
@@ -319,7 +348,7 @@ class SCA(HasDensity, SparseProjection):
         groups : array-like of shape (n_samples,) or None, default=None
             Group of each sample, for example batch, donor or study. Means, noise variances and
             factor variances are estimated for each group; the loadings are shared. Requires
-            ``prior="ard"`` and Gaussian views.
+            Gaussian views and a prior other than "hyperbolic".
         checkpoint : path, Checkpoint or None, default=None
             File that stores the state of the fit. An interrupted fit resumes from it.
 
@@ -387,25 +416,25 @@ class SCA(HasDensity, SparseProjection):
         self.likelihood_ = list(names)
         # With one noise variance per column the model is invariant to units. Scaling makes the
         # starting point invariant as well.
-        op, columns, seen = _standardise(X, scale=self.noise == "feature")
+        op, columns, seen = _standardise(X, scale=self.noise != "view")
         if self.noise == "view":
             self._warn_about_units(op, columns)
         groups = varying_view_columns(self.view_columns_, columns.varying_index, X.shape[1])
-        options = self._options(len(groups), columns)
-        stage = self._open_stage(checkpoint, X, views_given)
-        solution = solve(op, seen, groups, options, self._progress(), stage)
         kept = columns.varying_index
         mean, scale = (to_numpy(part).astype(float)[kept] for part in (columns.mean, columns.scale))
+        options = self._options(len(groups), columns, scale)
+        stage = self._open_stage(checkpoint, X, views_given)
+        solution = solve(op, seen, groups, options, self._progress(), stage)
         self._set_results(solution, columns, mean, columns.length(scale))
 
     def _check_groups_supported(self, names: list[Likelihood]) -> None:
         """Raise an error if the parameters do not allow several groups."""
-        if self.prior != "ard":
+        if self.prior == "hyperbolic":
             # Factor variances are free in each group: a maximum a posteriori estimate would shrink
             # the loadings and inflate the factors without limit.
             raise ParameterError(
-                f"`groups` requires `prior='ard'`, got {self.prior!r}. Use `prior='ard'`, or fit "
-                "without `groups`."
+                "`groups` requires `prior='point-normal'` or `prior='ard'`, got 'hyperbolic'. Use "
+                "one of these, or fit without `groups`."
             )
         other = [name for name in names if name != "gaussian"]
         if other:
@@ -422,11 +451,11 @@ class SCA(HasDensity, SparseProjection):
         count = None if self.n_components == "auto" else self.n_components
         private = private_counts(self.n_private, len(self.view_columns_))
         table = group_data(
-            X, rows, self.noise == "feature", None if count is None else count + sum(private)
+            X, rows, self.noise != "view", None if count is None else count + sum(private)
         )
         groups = varying_view_columns(self.view_columns_, table.kept, X.shape[1])
         stage = self._open_stage(checkpoint, X, views_given, groups=rows.labels[rows.codes])
-        options = self._options(len(groups), columns)
+        options = self._options(len(groups), columns, table.size)
         solution = solve_groups(table, groups, options, self._progress(), stage)
         self._set_group_results(solution, columns, table, rows)
 
@@ -450,7 +479,7 @@ class SCA(HasDensity, SparseProjection):
         slope = np.where(kept_likelihood == "bernoulli", inside * (1.0 - inside), inside)
         per_unit = np.where(gaussian, deviation / size, np.minimum(deviation / slope, 2.0))
         stage = self._open_stage(checkpoint, X, views_given)
-        options = self._options(len(groups), columns)
+        options = self._options(len(groups), columns, size)
         solution = solve_non_gaussian(
             rows, op, per_unit, inside, groups, options, self._progress(), stage
         )
@@ -477,7 +506,7 @@ class SCA(HasDensity, SparseProjection):
         if joint is not None:
             self.feature_names_in_ = joint
 
-    def _options(self, n_views: int, columns: Columns) -> SCAOptions:
+    def _options(self, n_views: int, columns: Columns, scale: np.ndarray) -> SCAOptions:
         """Return the parameters of the solver, in the units of the operator."""
         rate = columns.per_variance(self.rate)
         if self.prior == "hyperbolic" and rate > MAX_RATE:
@@ -496,6 +525,7 @@ class SCA(HasDensity, SparseProjection):
             max_iter=self.max_iter,
             tol=self.tol,
             noise=self.noise,
+            scale=scale,
             rotation=self.rotation,
         )
 
@@ -512,6 +542,8 @@ class SCA(HasDensity, SparseProjection):
         if solution.deviations is not None:
             deviations = spread(solution.deviations.T * size, kept, width)
             self.components_std_ = columns.numbers(deviations)
+        if solution.sparse is not None:
+            self._set_sparse_results(solution.sparse, columns, size)
         self.view_components_ = [columns.numbers(components[:, c]) for c in self.view_columns_]
         means = to_numpy(columns.mean).astype(float)
         means[kept] = mean + solution.mu * size
@@ -543,6 +575,16 @@ class SCA(HasDensity, SparseProjection):
         self.objective_path_ = columns.values(objective)
         self.n_iter_ = solution.objective_path.size
         self.stop_reason_ = solution.reason
+
+    def _set_sparse_results(
+        self, sparse: SparseLoadings, columns: Columns, size: np.ndarray
+    ) -> None:
+        """Set the attributes of the point-normal prior."""
+        kept, width = columns.varying_index, self.n_features_in_
+        self.loadings_mean_ = columns.numbers(spread(sparse.mean.T * size, kept, width))
+        self.loadings_lfsr_ = columns.numbers(1.0 - spread(1.0 - sparse.lfsr.T, kept, width))
+        self.inclusion_probability_ = columns.numbers(spread(sparse.inclusion.T, kept, width))
+        self.score_probability_ = columns.numbers(sparse.score_probability)
 
     def _set_group_results(
         self, solution: Solution, columns: Columns, table: GroupedData, rows: RowGroups
@@ -662,8 +704,8 @@ class SCA(HasDensity, SparseProjection):
     def get_covariance(self, *, group: object = None) -> Array:
         """Return the covariance matrix of the model.
 
-        With ``prior="ard"`` the posterior variance of the loadings adds to the noise variance, as
-        in `score_samples`.
+        The posterior variance of the loadings adds to the noise variance, as in `score_samples`,
+        unless ``prior="hyperbolic"``.
 
         Parameters
         ----------
@@ -735,6 +777,25 @@ class SCA(HasDensity, SparseProjection):
         else:
             Z = posterior_means(X, self._factors())
         return array_namespace(Z).astype(Z, X.dtype, copy=False) if is_floating(X) else Z
+
+    def inverse_transform(self, X: Table) -> Array:
+        """Reconstruct rows from scores.
+
+        With ``prior="point-normal"`` the posterior means ``loadings_mean_`` are used.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_factors)
+            Scores.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_in_)
+        """
+        scores = self._validate_scores(X)
+        loadings = getattr(self, "loadings_mean_", self.components_)
+        components, mean = (as_like(v, scores, scores.dtype) for v in (loadings, self.mean_))
+        return scores @ components + mean
 
     def score_samples(self, X: Table, *, groups: ArrayLike | None = None) -> Array:
         """Return the log density of the observed entries of each row.
@@ -896,9 +957,9 @@ class SCA(HasDensity, SparseProjection):
 
     def _factors(self, columns: np.ndarray | None = None) -> Factors:
         """Return the fitted Gaussian model of all or some columns."""
-        precision = 1.0 / (self._column_noise() + self._loading_variance())
-        L, mean = to_numpy(self.components_).T.astype(float), to_numpy(self.mean_).astype(float)
-        model = Factors(L, precision, mean)
+        variance, mean = self._loading_variance(), to_numpy(self.mean_).astype(float)
+        precision = 1.0 / (self._column_noise() + variance)
+        model = Factors(self._loadings(), precision, mean, *self._sparse_scores())
         return model if columns is None else model.take(columns)
 
     def _gaussian_model(self, method: str, group: object) -> tuple[Factors, np.ndarray]:
@@ -959,7 +1020,7 @@ class SCA(HasDensity, SparseProjection):
             n + self._loading_variance(v) for n, v in zip(noise, factor_variance, strict=True)
         ]
         return GroupedModel(
-            to_numpy(self.components_).T.astype(float),
+            self._loadings(),
             factor_variance,
             to_numpy(self.group_means_).astype(float),
             np.stack(residual),
@@ -972,7 +1033,7 @@ class SCA(HasDensity, SparseProjection):
         if self._first_non_gaussian() is None:
             return None
         return NonGaussianModel(
-            to_numpy(self.components_).T.astype(float),
+            self._loadings(),
             1.0 / self._column_noise(),
             to_numpy(self.mean_).astype(float),
             column_likelihoods(self.likelihood_, self.view_columns_, self.n_features_in_),
@@ -993,6 +1054,18 @@ class SCA(HasDensity, SparseProjection):
             axis=1,
         )
         return variance
+
+    def _loadings(self) -> np.ndarray:
+        """Return the (p, Q) posterior means of the loadings."""
+        loadings = getattr(self, "loadings_mean_", self.components_)
+        return to_numpy(loadings).T.astype(float)
+
+    def _sparse_scores(self) -> tuple[np.ndarray, np.ndarray] | tuple[()]:
+        """Return probabilities of non-zero scores, and variances of loadings."""
+        probability = to_numpy(getattr(self, "score_probability_", np.ones(1))).astype(float)
+        if np.all(probability == 1.0):
+            return ()
+        return probability, to_numpy(self.components_std_).astype(float).T ** 2
 
     def _column_noise(self) -> np.ndarray:
         """Return the noise variance of each column."""

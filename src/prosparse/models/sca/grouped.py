@@ -5,8 +5,8 @@ variance 1/tau_g. All groups share the loadings; means, noise variances and fact
 specific to each group. A factor with v_gk = 0 is inactive in group g. The scale of a factor is
 fixed by sum_g n_g v_gk = n, unit variance over all samples.
 
-The objective is the lower bound of the log evidence of `model.ard_step`, summed over the groups:
-E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau) + log p(zeros).
+The objective is the lower bound of the log evidence of `model.variational_step`, summed over the
+groups: E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau) + log p(zeros).
 
 The multi-group model is that of [AABD20], who use mean-field updates. Here the factors are
 integrated out in the update of v, which can be exactly zero. Columns that are constant or entirely
@@ -24,17 +24,16 @@ from typing import NamedTuple
 import numpy as np
 
 from ...inference.acceleration import Anderson
-from .loadings import loadings_divergence, update_ard_rows
 from .model import (
     FactorParameters,
     State,
     ViewLayout,
-    inclusion_prior,
     max_precisions,
     membership,
-    noise_prior,
+    update_loadings,
     update_offsets_and_noise,
 )
+from .point_normal import PointNormal
 from .samples import CompleteSamples, FactorMoments, Samples
 
 # Factor variances below this value count as zero.
@@ -53,10 +52,11 @@ class GroupedParameters(NamedTuple):
 
     L: np.ndarray  # (p, Q) posterior means of the loadings
     C: np.ndarray  # (p, Q, Q) posterior covariances of the loadings
-    t: np.ndarray  # (p, Q) prior variances of the loadings, 0 for excluded loadings
+    t: np.ndarray | None  # (p, Q) prior variances (ard), 0 for excluded loadings
     tau: np.ndarray  # (G, p) noise precisions; 1 for columns constant in a group
     mu: np.ndarray  # (G, p) offsets from the observed means of the group
     v: np.ndarray  # (G, Q) variances of the factors
+    sparse: PointNormal | None = None  # posterior of the loadings (point-normal)
 
 
 class GroupedState(NamedTuple):
@@ -71,14 +71,19 @@ def grouped_init(members: list[GroupSamples], lay: ViewLayout, pooled: State) ->
     """Return the initial state from that of all samples as one group."""
     now = pooled.ahead
     assert now.C is not None
-    assert now.t is not None
     groups = len(members)
     tau = np.ones((groups, now.L.shape[0]))
     for row, (_, columns) in zip(tau, members, strict=True):
         row[columns] = now.tau[lay.noise][columns]
     tau = np.minimum(tau, max_group_precisions(members, lay))
     first = GroupedParameters(
-        now.L, now.C, now.t, tau, np.zeros(tau.shape), np.ones((groups, now.L.shape[1]))
+        now.L,
+        now.C,
+        now.t,
+        tau,
+        np.zeros(tau.shape),
+        np.ones((groups, now.L.shape[1])),
+        now.sparse,
     )
     return GroupedState(first, first, -math.inf)
 
@@ -104,37 +109,28 @@ def grouped_step(
             G[columns] += tau[:, None] * m.G
             posteriors.append((parameters, v, m))
         ones = np.ones(p)  # A and G are already weighted by the precisions
-        cost = inclusion_prior(lay, now.t).cost[lay.view]
-        rows = update_ard_rows(now.t, ones, A, G, lay.allowed, cost)
-        bound = inclusion_prior(lay, rows.t).log_prior - loadings_divergence(rows)
+        rows = update_loadings(lay, now, ones, A, G)
+        bound, C = rows.log_prior, rows.C
+        assert C is not None
         new_tau, new_mu, new_v = np.ones(now.tau.shape), np.zeros(now.mu.shape), now.v.copy()
         for g, (member, part) in enumerate(zip(members, parts, strict=True)):
             columns, samples = member.columns, member.samples
             parameters, v, m = posteriors[g]
-            mu, tau, residual = update_offsets_and_noise(
-                samples, part, parameters, m, rows.L[columns], rows.C[columns]
+            mu, noise = update_offsets_and_noise(
+                samples, part, parameters, m, rows.L[columns], C[columns]
             )
-            new_mu[g, columns], new_tau[g, columns] = mu, tau[part.noise]
+            new_mu[g, columns], new_tau[g, columns] = mu, noise.tau[part.noise]
             # The optimal v given q(z). A factor that is inactive in a group stays inactive.
             new_v[g] = np.diagonal(m.zz) / samples.n
             active = v > 0
-            count = part.total(samples.observed)
-            bound += 0.5 * float(np.sum(count * np.log(tau / (2.0 * np.pi)) - tau * residual))
-            bound += noise_prior(samples, part, tau)[2]
+            bound += noise.log_density
             spread = np.log(new_v[g, active] / v[active])
             bound -= 0.5 * (samples.n * float(np.sum(spread)) - m.log_det)
         sizes = np.array([member.samples.n for member in members])
         variance = sizes @ new_v / n
         variance = np.where(variance > 0, variance, 1.0)
-        r = np.sqrt(variance)
-        updated = GroupedParameters(
-            rows.L * r,
-            rows.C * (r[:, None] * r),
-            rows.t * r**2,
-            new_tau,
-            new_mu,
-            new_v / variance,
-        )
+        updated = now._replace(tau=new_tau, mu=new_mu, v=new_v / variance)
+        updated = rows.rescale(np.sqrt(variance), updated)
         return GroupedState(updated, updated, bound)
 
     return step
@@ -153,7 +149,7 @@ def group_parameters(
     """Return the parameters of group g, with one noise precision per noise class."""
     tau = np.empty(int(part.noise.max()) + 1)
     tau[part.noise] = now.tau[g, columns]
-    return FactorParameters(now.L[columns], now.C[columns], now.t[columns], tau, now.mu[g, columns])
+    return FactorParameters(now.L[columns], now.C[columns], None, tau, now.mu[g, columns])
 
 
 def update_factors(
@@ -236,9 +232,7 @@ def grouped_accelerator(members: list[GroupSamples], lay: ViewLayout) -> Anderso
         L = np.where(now.L == 0, 0.0, L.reshape(now.L.shape))
         tau = np.minimum(_limited_update(now.tau, log_tau), largest)
         v = np.where(now.v > MIN_VARIANCE, _limited_update(now.v, log_v), now.v)
-        return state._replace(
-            ahead=GroupedParameters(L, now.C, now.t, tau, mu.reshape(now.mu.shape), v)
-        )
+        return state._replace(ahead=now._replace(L=L, tau=tau, mu=mu.reshape(now.mu.shape), v=v))
 
     return Anderson(pack, unpack, np)
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from ...data import Operator
 from ...inference.loop import iterate
-from .model import State, ViewLayout, accelerator, ard_step, max_precisions
+from .model import State, ViewLayout, accelerator, max_precisions, variational_step
+from .point_normal import FACTOR_FIELDS
 from .samples import CompleteSamples, reduce_rows
 
 # Minimum tolerance per entry. The fit to imputed data is only a starting point.
@@ -37,7 +38,7 @@ def fit_imputed(
     n, p = imputed.shape
     samples = CompleteSamples(reduce_rows(imputed), n)
     run = iterate(
-        partial(ard_step, samples, lay),
+        partial(variational_step, samples, lay),
         first,
         max_iter=max_iter,
         tol=max(tol, IMPUTED_TOLERANCE) * n * p,
@@ -48,4 +49,11 @@ def fit_imputed(
     start = found._replace(L=np.where(empty, before.L, found.L))
     if found.t is not None and before.t is not None:
         start = start._replace(t=np.where(empty, before.t, found.t))
+    if found.sparse is not None and before.sparse is not None:
+        first_part, last = before.sparse, found.sparse
+        parts = {
+            name: np.where(empty, getattr(first_part, name), getattr(last, name))
+            for name in FACTOR_FIELDS
+        }
+        start = start._replace(sparse=last._replace(**parts, divergence=0.0))
     return State(start, start, -math.inf)

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ...data.observation_mask import Observed
+from .point_normal import PointNormal
 from .samples import FactorMoments
 
 # Maximum size of the covariances of a block of patterns.
@@ -123,7 +124,12 @@ class IncompleteSamples:
         return squared_distances
 
     def moments(
-        self, L: np.ndarray, C: np.ndarray | None, tau: np.ndarray, mu: np.ndarray
+        self,
+        L: np.ndarray,
+        C: np.ndarray | None,
+        tau: np.ndarray,
+        mu: np.ndarray,
+        scores: PointNormal | None = None,
     ) -> FactorMoments:
         """Return the sums over the rows of the moments of q(z) (E step)."""
         p, Q = L.shape

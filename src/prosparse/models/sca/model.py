@@ -23,17 +23,20 @@ the observed column means (zero for complete data).
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace, device
 
 from ...data import Array
-from ...data.arrays import as_like
+from ...data.arrays import as_like, to_numpy
 from ...errors import ParameterError
 from ...inference.acceleration import Anderson
+from ...numerics.spectrum import eye_like
 from .hyperbolic import HyperbolicPrior
-from .loadings import LoadingPosteriors, loadings_divergence, update_ard_rows, update_map_rows
+from .loadings import loadings_divergence, update_ard_rows, update_map_rows
+from .noise import NoisePrior, initial_noise_prior, update_noise
+from .point_normal import PointNormal, initial_posterior, update_unknowns
 from .samples import FactorMoments, Samples
 
 MAX_FACTORS = 10_000
@@ -47,6 +50,9 @@ MIN_NOISE_RATIO = 1e-10
 # single column exactly and the likelihood is unbounded.
 N_PSEUDO_SAMPLES_COLUMN = 1.0
 N_PSEUDO_SAMPLES_VIEW = 10.0
+# With learned noise variances, c observed entries have (N_PSEUDO_LEARNED / c)^2 pseudo-samples, at
+# most 1. More keep the noise of nearly collinear columns too large.
+N_PSEUDO_LEARNED = 20.0
 
 # Pseudo-counts of zero and of non-zero loadings in the prior of the inclusion probability of a view
 # and a factor.
@@ -61,7 +67,10 @@ MIN_INITIAL_NOISE_RATIO = 1e-3
 N_SWEEPS = 2
 
 
-Noise = Literal["view", "feature"]
+Noise = Literal["view", "feature", "learned"]
+Prior = Literal["ard", "point-normal", "hyperbolic"]
+
+ParametersOf = TypeVar("ParametersOf", bound=Any)
 
 
 class ViewLayout(NamedTuple):
@@ -72,6 +81,7 @@ class ViewLayout(NamedTuple):
     block: np.ndarray  # (Q,) 0 for shared factors, v + 1 for private factors of view v
     noise: Array  # (p,) noise class of each column
     member: Array  # (V, p) indicators of the columns of each view
+    units: np.ndarray | None = None  # (H, p) systems of units of learned noise variances
 
     @property
     def noise_has_prior(self) -> bool:
@@ -92,7 +102,7 @@ class ViewLayout(NamedTuple):
         """Return the layout in the array library of ``like``, except ``block``."""
         view, allowed, member = (as_like(p, like) for p in (self.view, self.allowed, self.member))
         noise = as_like(self.noise, like) if self.noise_has_prior else view
-        return ViewLayout(view, allowed, self.block, noise, member)
+        return ViewLayout(view, allowed, self.block, noise, member, self.units)
 
 
 class FactorParameters(NamedTuple):
@@ -103,6 +113,20 @@ class FactorParameters(NamedTuple):
     t: Array | None  # (p, Q) prior variances 1/gamma (ard), 0 for excluded loadings
     tau: Array  # (K,) noise precisions
     mu: Array  # (p,)
+    sparse: PointNormal | None = None  # posterior of the loadings (point-normal)
+    scores: PointNormal | None = None  # posterior of the scores, None if it is Gaussian
+    noise: NoisePrior | None = None  # learned prior of the noise precisions
+
+
+class HasLoadings(Protocol):
+    """Parameters with the posterior of the loadings."""
+
+    @property
+    def L(self) -> Array: ...
+    @property
+    def t(self) -> Array | None: ...
+    @property
+    def sparse(self) -> PointNormal | None: ...
 
 
 class State(NamedTuple):
@@ -114,9 +138,16 @@ class State(NamedTuple):
 
 
 def view_layout(
-    groups: list[np.ndarray], n_shared: int, private: list[int], noise: Noise = "view"
+    groups: list[np.ndarray],
+    n_shared: int,
+    private: list[int],
+    noise: Noise = "view",
+    scale: np.ndarray | None = None,
 ) -> ViewLayout:
-    """Return the layout of shared factors followed by private factors."""
+    """Return the layout of shared factors followed by private factors.
+
+    ``scale`` (p,) are the divisors of the columns, None for ones.
+    """
     if n_shared + sum(private) > MAX_FACTORS:
         raise ParameterError(
             f"`n_components` and `n_private` must add up to at most {MAX_FACTORS} factors, got "
@@ -130,7 +161,12 @@ def view_layout(
     )
     allowed = (block == 0) | (block == view[:, None] + 1)
     noise_class = view if noise == "view" else np.arange(view.size)
-    return ViewLayout(view, allowed, block, noise_class, membership(view))
+    units = None
+    if noise == "learned":
+        units = np.ones((1, view.size))
+        if scale is not None and np.any(scale != scale[0]):
+            units = np.stack([units[0], np.mean(scale**2) / scale**2])
+    return ViewLayout(view, allowed, block, noise_class, membership(view), units)
 
 
 def membership(view: np.ndarray) -> np.ndarray:
@@ -143,60 +179,107 @@ def init(
     lay: ViewLayout,
     L: np.ndarray,
     residual_variance: np.ndarray,
-    prior: HyperbolicPrior | None,
+    prior: Prior,
 ) -> State:
-    """Return the state before the first step; ``prior`` is None for ARD."""
+    """Return the state before the first step."""
     L, residual_variance = (as_like(part, samples.squares) for part in (L, residual_variance))
-    xp, (p, Q) = array_namespace(L), L.shape
-    t = C = None
-    if prior is None:
-        t = L**2 + xp.mean(L**2)
-        C = xp.zeros((p, Q, Q), dtype=L.dtype, device=device(L))
+    xp = array_namespace(L)
     count = lay.total(samples.observed)
     min_noise = MIN_INITIAL_NOISE_RATIO * lay.total(samples.squares) / count
     noise = xp.maximum(lay.total(samples.observed * residual_variance) / count, min_noise)
-    first = FactorParameters(L, C, t, 1.0 / noise, xp.zeros_like(L[:, 0]))
+    first = initial_parameters(lay, L, 1.0 / noise, xp.zeros_like(L[:, 0]), prior)
+    if lay.units is not None and prior != "hyperbolic":
+        member, variance = to_numpy(lay.member), to_numpy(noise)
+        learned = initial_noise_prior(variance, member, lay.units)
+        found = update_noise(
+            variance * to_numpy(count), to_numpy(count), member, lay.units, learned
+        )
+        first = first._replace(tau=as_like(found.tau, noise), noise=found.prior)
     return State(first, first, -math.inf)
 
 
-# --- SCA-1: automatic relevance determination
+def initial_parameters(
+    lay: ViewLayout, L: Array, tau: Array, mu: Array, prior: Prior
+) -> FactorParameters:
+    """Return the parameters before the first step."""
+    if prior == "hyperbolic":
+        return FactorParameters(L, None, None, tau, mu)
+    xp, (p, Q) = array_namespace(L), L.shape
+    C = xp.zeros((p, Q, Q), dtype=L.dtype, device=device(L))
+    if prior == "ard":
+        return FactorParameters(L, C, L**2 + xp.mean(L**2), tau, mu)
+    return FactorParameters(L, C, None, tau, mu, initial_posterior(L, lay.member, lay.allowed))
 
 
-def ard_step(samples: Samples, lay: ViewLayout, state: State) -> State:
-    """Update q(z), q(Lambda), its prior variances, mu, tau and the scale of z."""
+# --- SCA-1: variational posteriors of loadings and scores
+
+
+def variational_step(samples: Samples, lay: ViewLayout, state: State) -> State:
+    """Update q(z), q(Lambda), its prior, mu, tau and the scale of z."""
     now = state.ahead
-    assert now.t is not None
     xp, tau = array_namespace(now.L), lay.of_columns(now.tau)
-    m = samples.moments(now.L, now.C, tau, now.mu)  # (25)
-    cost = xp.take(inclusion_prior(lay, now.t).cost, lay.view, axis=0)
-    rows = update_ard_rows(now.t, tau, m.A, m.G, lay.allowed, cost)  # (26) and gamma of (27)
-    mu, new_tau, residual = update_offsets_and_noise(samples, lay, now, m, rows.L, rows.C)
-    variance = xp.linalg.diagonal(m.zz) / samples.n  # 1/Phi, (27)
-    bound = ard_bound(samples, lay, m, rows, new_tau, residual, variance)
-    updated = _rescale_factors(rows, new_tau, xp.sqrt(variance), mu)
+    m = samples.moments(now.L, now.C, tau, now.mu, now.scores)  # (25)
+    found = update_loadings(lay, now, tau, m.A, m.G)  # (26) and gamma of (27)
+    mu, noise = update_offsets_and_noise(samples, lay, now, m, found.L, found.C)
+    if m.scores is None:
+        variance = xp.linalg.diagonal(m.zz) / samples.n  # 1/Phi, (27)
+        divergence = 0.5 * (samples.n * float(xp.sum(xp.log(variance))) - m.log_det)
+    else:
+        variance, divergence = m.scores.second_moment[0, :], m.scores.divergence
+        variance = xp.where(variance > 0, variance, 1.0)
+    bound = noise.log_density - divergence + found.log_prior
+    r = xp.sqrt(variance)
+    updated = now._replace(
+        tau=noise.tau,
+        noise=noise.prior,
+        mu=mu,
+        scores=None if m.scores is None else m.scores.rescale(1.0 / r),
+    )
+    updated = found.rescale(r, updated)
     return State(updated, updated, bound)
 
 
-def ard_bound(
-    samples: Samples,
-    lay: ViewLayout,
-    m: FactorMoments,
-    rows: LoadingPosteriors,
-    tau: Array,
-    residual: Array,
-    variance: Array,
-) -> float:
-    """Return the lower bound of the log evidence.
+class UpdatedLoadings(NamedTuple):
+    """Updated q(Lambda)."""
 
-    E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau) + log p(zeros). ``residual`` (K,) are
-    the expected squared residuals of the noise classes, ``variance`` (Q,) the optimal prior
-    variances 1/Phi of the factors.
+    L: Array
+    C: Array | None
+    t: Array | None
+    sparse: PointNormal | None
+    log_prior: float  # log prior of the zeros minus the divergence of q(Lambda) from its prior
+
+    def rescale(self, r: Array, parameters: ParametersOf) -> ParametersOf:
+        """Return ``parameters`` with these loadings times ``r`` (Q,); overwrites C."""
+        C = self.C
+        if C is not None:
+            C *= r[:, None] * r
+        return parameters._replace(
+            L=self.L * r,
+            C=C,
+            t=None if self.t is None else self.t * r**2,
+            sparse=None if self.sparse is None else self.sparse.rescale(r),
+        )
+
+
+def update_loadings(
+    lay: ViewLayout, now: HasLoadings, tau: Array, A: Array, G: Array
+) -> UpdatedLoadings:
+    """Update q(Lambda) and its prior, given the moments of the factors.
+
+    A (1 or p, Q, Q) are sums of <z z'>, G (p, Q) sums of (x - mu) <z>, tau (p,) noise precisions.
     """
-    xp, count = array_namespace(tau), lay.total(samples.observed)
-    fit = 0.5 * float(xp.sum(count * xp.log(tau / (2.0 * math.pi)) - tau * residual))
-    fit += noise_prior(samples, lay, tau)[2]
-    divergence_z = 0.5 * (samples.n * float(xp.sum(xp.log(variance))) - m.log_det)
-    return fit - divergence_z - loadings_divergence(rows) + inclusion_prior(lay, rows.t).log_prior
+    xp = array_namespace(G)
+    if now.sparse is None:
+        assert now.t is not None
+        cost = xp.take(inclusion_prior(lay, now.t).cost, lay.view, axis=0)
+        rows = update_ard_rows(now.t, tau, A, G, lay.allowed, cost)
+        log_prior = inclusion_prior(lay, rows.t).log_prior - loadings_divergence(rows)
+        return UpdatedLoadings(rows.L, rows.C, rows.t, None, log_prior)
+    sparse = update_unknowns(
+        now.sparse._replace(mean=now.L), tau, A, G, lay.view, lay.member, lay.allowed
+    )
+    C = sparse.variance[:, :, None] * eye_like(A[0, :, :], xp)
+    return UpdatedLoadings(sparse.mean, C, None, sparse, -sparse.divergence)
 
 
 class InclusionPrior(NamedTuple):
@@ -225,13 +308,6 @@ def inclusion_prior(lay: ViewLayout, t: Array) -> InclusionPrior:
     return InclusionPrior(xp.log1p(-probability) - xp.log(probability), float(total))
 
 
-def _rescale_factors(rows: LoadingPosteriors, tau: Array, r: Array, mu: Array) -> FactorParameters:
-    """Rescale the model in place to factors of unit variance."""
-    C = rows.C
-    C *= r[:, None] * r
-    return FactorParameters(rows.L * r, C, rows.t * r**2, tau, mu)
-
-
 # --- SCA-2: hyperbolic prior
 
 
@@ -246,8 +322,8 @@ def hyperbolic_step(
     L = now.L
     for _ in range(N_SWEEPS):
         L = update_map_rows(L, tau, m.A, m.G, lay.allowed, prior)  # (20)
-    mu, new_tau, _ = update_offsets_and_noise(samples, lay, now, m, L, None)
-    return State(now, FactorParameters(L, None, None, new_tau, mu), bound)
+    mu, noise = update_offsets_and_noise(samples, lay, now, m, L, None)
+    return State(now, FactorParameters(L, None, None, noise.tau, mu), bound)
 
 
 def log_posterior(
@@ -276,6 +352,18 @@ def log_likelihood(
 # --- both priors
 
 
+class UpdatedNoise(NamedTuple):
+    """Updated noise precisions.
+
+    The lower bound of the log evidence is ``log_density`` minus the divergences of q(z) and
+    q(Lambda) from their priors, plus the log prior of the zeros.
+    """
+
+    tau: Array  # (K,)
+    prior: NoisePrior | None
+    log_density: float  # E log p(X | z, Lambda) + log p(tau)
+
+
 def update_offsets_and_noise(
     samples: Samples,
     lay: ViewLayout,
@@ -283,8 +371,8 @@ def update_offsets_and_noise(
     m: FactorMoments,
     L: Array,
     C: Array | None,
-) -> tuple[Array, Array, Array]:
-    """Return mu, tau and the squared residuals, [AB08] (19), (21), (27), (28)."""
+) -> tuple[Array, UpdatedNoise]:
+    """Return mu and the noise, [AB08] (19), (21), (27), (28)."""
     xp = array_namespace(L)
     mu = -xp.sum(L * m.z_sum, axis=1) / samples.observed
     cross = xp.sum(L * m.G, axis=1) - (mu - now.mu) * xp.sum(L * m.z_sum, axis=1)
@@ -298,10 +386,33 @@ def update_offsets_and_noise(
         square = square if C is None else square + np.einsum("ijk,ijk->i", m.A, C)
     spread = samples.squares + samples.observed * mu**2
     residual = lay.total(spread - 2.0 * cross + square)
-    count = lay.total(samples.observed)
+    return mu, update_noise_classes(samples, lay, now, residual)
+
+
+def update_noise_classes(
+    samples: ColumnSquares, lay: ViewLayout, now: FactorParameters, residual: Array
+) -> UpdatedNoise:
+    """Update the noise precisions, given expected squared residuals (K,) of the noise classes."""
+    xp, count = array_namespace(residual), lay.total(samples.observed)
     floor = MIN_NOISE_RATIO * lay.total(samples.squares)
+    if now.noise is not None:
+        assert lay.units is not None
+        variance = samples.squares / samples.observed
+        pseudo = xp.clip((N_PSEUDO_LEARNED / count) ** 2, None, 1.0)
+        learned = update_noise(
+            to_numpy(xp.maximum(residual, floor) + pseudo * variance),
+            to_numpy(count + pseudo),
+            to_numpy(lay.member),
+            lay.units,
+            now.noise,
+        )
+        constant = 0.5 * float(xp.sum(pseudo * xp.log(2.0 * math.pi * variance)))
+        tau = as_like(learned.tau, residual)
+        return UpdatedNoise(tau, learned.prior, learned.log_marginal + constant)
     more, square_more, _ = noise_prior(samples, lay, now.tau)
-    return mu, (count + more) / xp.maximum(residual + square_more, floor), residual
+    tau = (count + more) / xp.maximum(residual + square_more, floor)
+    fit = 0.5 * float(xp.sum(count * xp.log(tau / (2.0 * math.pi)) - tau * residual))
+    return UpdatedNoise(tau, None, fit + noise_prior(samples, lay, tau)[2])
 
 
 class ColumnSquares(Protocol):

@@ -18,15 +18,18 @@ import numpy as np
 
 from .hyperbolic import HyperbolicPrior
 from .likelihood import Likelihood, Quadratic, bernoulli_bound, link, poisson_bound
-from .loadings import loadings_divergence, update_ard_rows, update_map_rows
+from .loadings import update_map_rows
 from .missing_e_step import invert_stack
 from .model import (
     MIN_NOISE_RATIO,
     N_SWEEPS,
     FactorParameters,
+    Prior,
+    UpdatedLoadings,
     ViewLayout,
-    inclusion_prior,
+    initial_parameters,
     noise_prior,
+    update_loadings,
 )
 
 # Maximum number of entries of a block of rows.
@@ -84,16 +87,13 @@ class Moments(NamedTuple):
 
 
 def non_gaussian_init(
-    rows: Rows, lay: ViewLayout, L: np.ndarray, mu: np.ndarray, prior: HyperbolicPrior | None
+    rows: Rows, lay: ViewLayout, L: np.ndarray, mu: np.ndarray, prior: Prior
 ) -> NonGaussianState:
     """Return the state before the first step; the posteriors equal the prior."""
-    p, Q = L.shape
-    t = C = None
-    if prior is None:
-        t, C = L**2 + np.mean(L**2), np.zeros((p, Q, Q))
+    Q = L.shape[1]
     mean_square = rows.squares / rows.observed
     noise = lay.total(np.where(rows.gaussian, mean_square, 1.0)) / np.bincount(lay.noise)
-    first = FactorParameters(L, C, t, 1.0 / noise, mu)
+    first = initial_parameters(lay, L, 1.0 / noise, mu, prior)
     return NonGaussianState(
         first, first, np.zeros((rows.n, Q)), np.tile(np.eye(Q), (rows.n, 1, 1)), -math.inf
     )
@@ -231,26 +231,21 @@ def non_gaussian_step(
     m = moments(rows, lay, state)
     ones = np.ones(rows.p)  # A and G are already weighted by the precisions
     if prior is None:
-        assert now.t is not None
-        cost = inclusion_prior(lay, now.t).cost[lay.view]
-        found = update_ard_rows(now.t, ones, m.A, m.G, lay.allowed, cost)
-        L, C, t = found.L, found.C, found.t
+        found = update_loadings(lay, now, ones, m.A, m.G)
         variance = np.diagonal(m.zz) / rows.n
-        loadings_term = inclusion_prior(lay, t).log_prior - loadings_divergence(found)
     else:
-        L, C, t = now.L, None, None
+        L = now.L
         for _ in range(N_SWEEPS):
             L = update_map_rows(L, ones, m.A, m.G, lay.allowed, prior)
         variance = np.ones(L.shape[1])
-        loadings_term = float(np.sum(prior.log_density(L[lay.allowed])))
-    mu, tau, fit = _update_offsets_and_noise(rows, lay, now, m, L, C)
+        log_prior = float(np.sum(prior.log_density(L[lay.allowed])))
+        found = UpdatedLoadings(L, None, None, None, log_prior)
+    mu, tau, fit = _update_offsets_and_noise(rows, lay, now, m, found.L, found.C)
     ratio = float(np.sum(np.diagonal(m.zz) / variance + rows.n * np.log(variance)))
-    divergence_z = 0.5 * (ratio - rows.n * L.shape[1] - m.log_det)
-    bound = fit + m.k_sum - divergence_z + loadings_term
+    divergence_z = 0.5 * (ratio - rows.n * variance.size - m.log_det)
+    bound = fit + m.k_sum - divergence_z + found.log_prior
     r = np.sqrt(variance)
-    updated = FactorParameters(
-        L * r, None if C is None else C * (r[:, None] * r), None if t is None else t * r**2, tau, mu
-    )
+    updated = found.rescale(r, now._replace(tau=tau, mu=mu))
     return NonGaussianState(updated, updated, m.Z / r, m.S / (r[:, None] * r), bound)
 
 

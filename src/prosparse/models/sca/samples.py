@@ -13,6 +13,7 @@ from array_api_compat import array_namespace
 from ...data import Array, Operator
 from ...data.arrays import as_like, to_numpy
 from ...numerics.spectrum import EXACT_SIDE, eye_like, spectrum
+from .point_normal import PointNormal
 
 
 class FactorMoments(NamedTuple):
@@ -24,6 +25,7 @@ class FactorMoments(NamedTuple):
     zz: Array  # (Q, Q) sum of <z z'> over all samples
     log_det: float  # sum over samples of log det S_n
     explained: float  # sum over samples of <z_n>' S_n^-1 <z_n>
+    scores: PointNormal | None = None  # their posterior, if it is not Gaussian
 
 
 class Samples(Protocol):
@@ -34,11 +36,14 @@ class Samples(Protocol):
     observed: Array  # (p,) numbers of observed entries
     squares: Array  # (p,) sums of squares of the observed entries
 
-    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> FactorMoments:
+    def moments(
+        self, L: Array, C: Array | None, tau: Array, mu: Array, scores: PointNormal | None = None
+    ) -> FactorMoments:
         """Return the sums over the samples of the moments of q(z) (E step).
 
         L (p, Q) are the loadings, C (p, Q, Q) the posterior covariances of each row, None for point
         estimates, tau (p,) the noise precisions and mu (p,) the offsets from the observed means.
+        ``scores`` is the last posterior of point-normal scores, None for Gaussian scores.
         """
 
 
@@ -97,7 +102,9 @@ class CompleteSamples:
         xp = self.op.xp
         return xp.astype(as_like(part, self.op.column_squares()), xp.float64, copy=False)
 
-    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> FactorMoments:
+    def moments(
+        self, L: Array, C: Array | None, tau: Array, mu: Array, scores: PointNormal | None = None
+    ) -> FactorMoments:
         """Return the moments by [AB08] (17) or, with covariances C, (25)."""
         xp, Q = array_namespace(L), L.shape[1]
         weighted = tau[:, None] * L

@@ -1,0 +1,93 @@
+"""Priors of scores and loadings: those of highest evidence.
+
+Scores are Gaussian or point-normal. Point-normal scores suit factors that few samples share; with
+probability one they are Gaussian, so that a fit contains factors of both kinds. The slab variances
+of the loadings are equal in the units of the data, or proportional to the noise variances, which
+does not depend on units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ...data import DenseOperator, Operator
+from ...data.arrays import is_numpy, to_numpy
+from ...data.operators.sparse import SparseOperator
+from ...inference.loop import Run
+from .growth import add_factors
+from .model import FactorParameters, State, ViewLayout
+from .n_factors import (
+    MAX_ITER_PER_COUNT,
+    SCAOptions,
+    compare_after_equal_iterations,
+    prune_weakest,
+)
+from .scores import SparseScores
+
+# Sweeps over the scores before the two priors are compared.
+N_INITIAL_SWEEPS = 3
+
+
+def has_row_access(op: Operator) -> bool:
+    """Return whether the rows are in CPU memory."""
+    return isinstance(op, DenseOperator | SparseOperator) and is_numpy(op.column_squares())
+
+
+def select_priors(
+    data: SparseScores,
+    state: State,
+    lay: ViewLayout,
+    run: Callable[[State, ViewLayout, SCAOptions], Run[State]],
+    options: SCAOptions,
+) -> tuple[State, ViewLayout]:
+    """Return the state with the priors of scores and of loadings of highest evidence.
+
+    With point-normal scores and ``n_components="auto"``, factors are added and removed.
+    """
+
+    def run_from(state: State, lay: ViewLayout, n_iter: int) -> Run[State]:
+        return run(state, lay, options._replace(max_iter=n_iter))
+
+    def better(state: State, trial: FactorParameters) -> State:
+        start = State(trial, trial, -math.inf)
+        held, found = compare_after_equal_iterations(state, lay, start, lay, run_from)
+        return found if found.bound > held.bound else held
+
+    if options.max_iter <= MAX_ITER_PER_COUNT or not np.any(state.ahead.L):
+        return state, lay
+    state = better(state, _with_sparse_scores(data, state.ahead, lay))
+    now = state.ahead
+    if lay.units is not None and len(lay.units) > 1:
+        of_noise = _with_units(now, lay, 1.0 / lay.of_columns(now.tau))
+        of_data = _with_units(now, lay, lay.units[1])
+        state = better(State(of_noise, of_noise, -math.inf), of_data)
+    if state.ahead.scores is not None and options.n_components == "auto":
+        state, lay = add_factors(data, state, lay, run_from)
+        state, lay = prune_weakest(state, lay, run_from)
+    return state, lay
+
+
+def _with_sparse_scores(
+    data: SparseScores, now: FactorParameters, lay: ViewLayout
+) -> FactorParameters:
+    """Return parameters with point-normal scores."""
+    tau = lay.of_columns(now.tau)
+    assert now.C is not None
+    weighted = tau[:, None] * now.L
+    precision = weighted.T @ now.L + np.tensordot(tau, now.C, axes=1) + np.eye(lay.block.size)
+    filters = np.linalg.solve(precision, weighted.T).T
+    scores = data.initial(to_numpy(data.op.matmul(filters)).astype(float))
+    for _ in range(N_INITIAL_SWEEPS):
+        scores = data.update(now.L, now.C, tau, now.mu, scores)
+    return now._replace(scores=scores)
+
+
+def _with_units(now: FactorParameters, lay: ViewLayout, unit: np.ndarray) -> FactorParameters:
+    """Return parameters with slab variances of the loadings in some units."""
+    assert now.sparse is not None
+    scale = lay.member @ unit / lay.member.sum(axis=1)
+    slab = now.sparse.slab / scale[:, None]
+    return now._replace(sparse=now.sparse._replace(slab=slab, unit=unit))

@@ -1,0 +1,117 @@
+"""E step with point-normal scores, for complete data and data with missing values.
+
+The posterior is a product over all scores (`point_normal`), so that the samples do not share a
+covariance. Samples and scores take the roles of columns and loadings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...data import Operator
+from .point_normal import PointNormal, initial_posterior, update_unknowns
+from .samples import FactorMoments
+
+# Maximum number of sweeps over the scores of new rows, and the change that ends them.
+MAX_SWEEPS = 200
+SCORE_TOL = 1e-7
+
+
+class SparseScores:
+    """Centred data, and the posterior of their scores.
+
+    ``op`` (n, p) is zero where the mask ``seen`` is False; None if all entries are observed.
+    """
+
+    def __init__(self, op: Operator, seen: np.ndarray | None):
+        self.op = op
+        self.n, self.p = op.shape
+        self.seen = None if seen is None else seen.astype(float)
+        self.squares = np.asarray(op.column_squares(), dtype=float)
+        self.observed = np.full(self.p, float(self.n)) if seen is None else seen.sum(axis=0) * 1.0
+        self.view, self.member = np.zeros(self.n, dtype=int), np.ones((1, self.n))
+
+    def initial(self, Z: np.ndarray) -> PointNormal:
+        """Return the posterior in which the iterations start, from scores (n, Q)."""
+        return initial_posterior(Z, self.member)
+
+    def update(
+        self, L: np.ndarray, C: np.ndarray, tau: np.ndarray, mu: np.ndarray, scores: PointNormal
+    ) -> PointNormal:
+        """Update the posterior of the scores, given the moments of the loadings."""
+        return self._updater(L, C, tau, mu)(scores, True)
+
+    def _updater(
+        self, L: np.ndarray, C: np.ndarray, tau: np.ndarray, mu: np.ndarray
+    ) -> Callable[[PointNormal, bool], PointNormal]:
+        """Return the update of the scores, which learns their prior or not."""
+        weighted = tau[:, None] * L
+        H = np.asarray(self.op.matmul(weighted), dtype=float)
+        if self.seen is None:
+            B = (weighted.T @ L + np.tensordot(tau, C, axes=1))[None]
+            H = H - mu @ weighted
+        else:
+            B = _weighted_sums(self.seen, tau[:, None, None] * (L[:, :, None] * L[:, None, :] + C))
+            H = H - self.seen @ (mu[:, None] * weighted)
+
+        def update(scores: PointNormal, learn: bool) -> PointNormal:
+            ones = np.ones(self.n)
+            return update_unknowns(scores, ones, B, H, self.view, self.member, learn=learn)
+
+        return update
+
+    def infer(
+        self, L: np.ndarray, variance: np.ndarray, tau: np.ndarray, probability: np.ndarray
+    ) -> PointNormal:
+        """Return the posterior of the scores given the loadings and the prior.
+
+        The loadings have means L (p, Q) and the given variances; factors have unit variance.
+        """
+        n, Q = self.n, L.shape[1]
+        C, mu = variance[:, :, None] * np.eye(Q), np.zeros(self.p)
+        pi = probability[None, :]
+        zeros = np.zeros((n, Q))
+        scores = PointNormal(zeros, zeros, zeros + probability, pi, 1.0 / pi, 0.0)
+        update = self._updater(L, C, tau, mu)
+        for _ in range(MAX_SWEEPS):
+            before, scores = scores, update(scores, False)
+            change = np.max(np.abs(scores.mean - before.mean), initial=0.0)
+            if change <= SCORE_TOL:
+                break
+        return scores
+
+    def moments(
+        self,
+        L: np.ndarray,
+        C: np.ndarray | None,
+        tau: np.ndarray,
+        mu: np.ndarray,
+        scores: PointNormal | None = None,
+    ) -> FactorMoments:
+        """Return the sums over the samples of the moments of the updated scores."""
+        assert C is not None
+        assert scores is not None
+        scores = self.update(L, C, tau, mu, scores)
+        Z, variance = scores.mean, scores.variance
+        zz = Z.T @ Z + np.diag(variance.sum(axis=0))
+        if self.seen is None:
+            A, z_sum = zz[None], Z.sum(axis=0)[None]
+        else:
+            second = Z[:, :, None] * Z[:, None, :]
+            second[:, *np.diag_indices(Z.shape[1])] += variance
+            A, z_sum = _weighted_sums(self.seen.T, second), self.seen.T @ Z
+        G = np.asarray(self.op.rmatmul(Z), dtype=float) - mu[:, None] * z_sum
+        return FactorMoments(A, G, z_sum, zz, 0.0, 0.0, scores)
+
+
+def _weighted_sums(weights: np.ndarray, matrices: np.ndarray) -> np.ndarray:
+    """Return the sums (m, Q, Q) of symmetric matrices (r, Q, Q) with weights (m, r)."""
+    Q = matrices.shape[1]
+    lower = np.tril_indices(Q)
+    half = weights @ matrices[:, lower[0], lower[1]]
+    sums = np.empty((weights.shape[0], Q, Q))
+    sums[:, lower[0], lower[1]] = half
+    sums[:, lower[1], lower[0]] = half
+    return sums
