@@ -114,14 +114,21 @@ class AdjustedProjection(SparseProjection):
             if levels is not None
         }
         self.covariate_mean_ = design.mean
-        coefficients = np.zeros((design.mean.size, width))
-        unit = to_numpy(columns.scale)[columns.varying_index] * columns.unit
-        coefficients[:, columns.varying_index] = (
-            design.adjustment.coefficients(op) / design.scale[:, None] * unit
-        )
+        index, adjustment, k = columns.varying_index, design.adjustment, design.mean.size
+        unit = to_numpy(columns.scale)[index] * columns.unit
+        fitted = adjustment.coefficients(op)[:k]
+        coefficients = np.zeros((k, width))
+        coefficients[:, index] = fitted / design.scale[:, None] * unit
+        if np.any(adjustment.weights != 1.0):  # the mean of the weighted covariates is not zero
+            mean = to_numpy(columns.mean).astype(float).copy()
+            centred = adjustment.covariates[:, :k] - np.mean(adjustment.covariates[:, :k], axis=0)
+            mean[index] -= unit * (adjustment.weights @ centred @ fitted) / centred.shape[0]
+            adjusted = adjusted._replace(
+                columns=adjusted.columns._replace(mean=columns.numbers(mean))
+            )
         self.covariate_coef_ = columns.numbers(coefficients)
         r2 = np.zeros(width)
-        r2[columns.varying_index] = adjusted.r2
+        r2[index] = adjusted.r2
         self.covariate_r2_ = columns.numbers(r2)
         return adjusted
 
@@ -137,12 +144,17 @@ class AdjustedProjection(SparseProjection):
         coefficients = coefficients / scale
         if columns is not None:
             coefficients = coefficients[:, columns]
+        coded = self._design_weights(X)[:, None] * coded
         left, right = (as_like(part, X, op.dtype) for part in (coded, coefficients))
         return op.subtract_product(left, right)
 
     def _unadjusted_operator(self, X: TableLike, columns: np.ndarray | None) -> Operator:
         """Return the operator of new rows, standardised but not adjusted."""
         return super()._operator_of(X, columns)
+
+    def _design_weights(self, X: TableLike) -> np.ndarray:
+        """Return the multipliers of the covariates of new rows, (n,)."""
+        return np.ones(X.shape[0])
 
     def _covariate_effects(self, covariates: Any, n: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Return centred coded covariates (n, k) and their coefficients (k, p)."""

@@ -39,6 +39,7 @@ from ...data.arrays import from_numpy, to_numpy
 from ...data.operators.base import Block, LazyRows
 from ...data.operators.shifted import ShiftedOperator
 from ...data.operators.weighted import WeightedOperator
+from ...data.row_adjustment import RowAdjustment
 
 N_ITERATIONS = 3  # size factors and mean squares depend on each other and converge quickly
 MAX_ROUNDING = 1e-4  # maximum proportion of a sum of squares that counts as rounding error
@@ -59,6 +60,11 @@ class RowFactors(NamedTuple):
 
     size: np.ndarray  # (n,) N
     factor: np.ndarray  # (n,) a
+
+    @property
+    def expected(self) -> np.ndarray:
+        """Multipliers a N of the proportions in the residuals, (n,)."""
+        return self.size * self.factor
 
 
 class Moments(NamedTuple):
@@ -175,6 +181,30 @@ def residual_operator(
     residuals = ShiftedOperator(counts, convert(rows.size[:, None]), convert(proportions[None, :]))
     scaled = WeightedOperator(residuals, convert(rows.factor))
     return ShiftedOperator(scaled, convert(np.ones((rows.size.size, 1))), convert(mean[None, :]))
+
+
+def adjustment_of_proportions(adjustment: RowAdjustment, expected: np.ndarray) -> RowAdjustment:
+    """Return the adjustment of residuals for groups and covariates that change proportions.
+
+    If the proportions of a group are pi + delta, the mean of its residuals is a N delta, which
+    differs between rows of the same group. The design is therefore multiplied by a N. A constant
+    column keeps the residuals centred.
+
+    Parameters
+    ----------
+    adjustment : RowAdjustment
+        Groups and covariates.
+    expected : ndarray of shape (n,)
+        a N, relative to its mean.
+
+    Returns
+    -------
+    RowAdjustment
+    """
+    if adjustment.is_intercept:
+        return adjustment
+    covariates = np.column_stack([adjustment.covariates, 1.0 / expected])
+    return RowAdjustment(adjustment.groups, covariates, expected)
 
 
 class SquaredProduct:
