@@ -28,6 +28,7 @@ PUBLIC_MODULES = (
     "anndata",
     "datasets",
     "interpretation",
+    "knockoffs",
     "metrics",
     "plot",
     "report",

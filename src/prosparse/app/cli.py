@@ -22,7 +22,7 @@ COMMANDS = {
     "panel": "Select a few variables that predict all others.",
     "regress": "Select the variables that predict a response.",
     "fit": "Fit a model and save it to a file.",
-    "apply": "Apply a saved model to new rows.",
+    "apply": "Apply a saved model to new rows: scores, predictions and drift.",
     "report": "Write the report of a saved model.",
     "demo": "Analyse built-in data, and write plots and a report.",
     "serve": "Analyse tables on a local page in the browser.",
