@@ -46,12 +46,12 @@ Null = Literal["robust", "exchangeable"]
 
 RATES = (0.05, 0.1, 0.2)
 SHADOWS = (1, 4)
-N_DRAWS = {1: 200, 4: 100, 0: 50}  # numbers of draws of each cell, by number of shadows; 0: BH
-N_EMPTY_DRAWS = {1: 200, 4: 1_000}  # datasets without shared variance
+N_DRAWS = {1: 50, 4: 20, 0: 20}  # numbers of draws of each cell, by number of shadows; 0: BH
+N_EMPTY_DRAWS = {1: 100, 4: 300}  # datasets without shared variance
 EMPTY_SHAPE = (50, 80)
 FIRST_SEED = 20_000
-E17_SIZES, N_E17_DRAWS = (40, 100, 200), 20
-N_E18_DRAWS = 2
+E17_SIZES, N_E17_DRAWS = (40, 100, 200), 10
+N_E18_DRAWS = 1
 N_SEEDS = 10
 N_AVERAGED = 10  # draws of the shadows in a fit
 N_REAL, N_PERMUTED = 100, 200  # columns from which ten seeds select
