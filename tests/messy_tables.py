@@ -215,7 +215,7 @@ def real_genes(folder, seed, X, stem, in_rows):
     rng = np.random.default_rng(seed)
     n, p = X.shape
     copies = rng.choice(p, p // 10, replace=False)
-    # One row permutation of its own for each copy.
+    # Each copy has a different row permutation.
     null = np.take_along_axis(X[:, copies], np.argsort(rng.random((n, len(copies))), axis=0), 0)
     X = np.round(np.hstack([X, null]).astype(float), 4)
     names = [f"gene{k + 1}_at" for k in range(p)] + [f"AFFX{k + 1}_at" for k in range(len(copies))]

@@ -198,6 +198,14 @@ def test_scores_of_counts_subtract_effects_that_grow_with_depth():
             assert abs(np.corrcoef(score, depth[inside])[0, 1]) < 0.4
 
 
+def test_scores_of_counts_are_centred_if_depth_differs_between_batches():
+    X, batch = counts_of_batches(np.random.default_rng(2))
+    X[batch == "a"] *= 6.0
+    scores = FDRPCA(counts=True).fit(X, covariates=batch).transform(X, covariates=batch)
+    # Only the limit of the residuals moves the means.
+    np.testing.assert_array_less(np.abs(scores.mean(axis=0)), 0.1 * scores.std(axis=0))
+
+
 def test_columns_that_covariates_determine_are_constant(sample):
     X, covariates, _ = sample
     X = np.column_stack([X, 2.0 * covariates["age"] + 1.0])

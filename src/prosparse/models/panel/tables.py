@@ -10,7 +10,7 @@ import numpy as np
 from ...data.arrays import Array, to_numpy
 from ...data.frames import data_frame
 
-# `summarise_panel` names variables whose R2 is smaller than this, and at most so many.
+# `summarise_panel` lists variables with a smaller R2: the limit, and the maximum number of names.
 MAX_UNPREDICTED_R2, MAX_NAMED = 0.1, 10
 
 
