@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,7 +21,6 @@ from .base import (
     Operator,
     Parts,
     RowFunction,
-    integer_power,
     row_slices,
 )
 from .column_view import ColumnView
@@ -33,6 +32,7 @@ _ENTRIES_PER_PIECE = 2**20  # number of stored entries that justify a thread
 # Up to this number of pieces, a product has as many as threads are justified. Pieces of more
 # entries than the maximum would need too much memory for their temporary arrays.
 _FEW_PIECES, _MAX_ENTRIES_PER_PIECE = 8, 2**22
+_PIECES_PER_SUM = 16  # number of pieces whose results are in memory before they are added
 # Columns of a large matrix are copied only if they have less than this proportion of the entries.
 _MIN_ENTRIES_OF_VIEW, _MAX_COPIED_PROPORTION = 2**22, 0.7
 # For X X', columns with a larger proportion of stored entries are converted to dense, few at a
@@ -78,6 +78,14 @@ class CentredRows(LazyRows):
         entries = deviations * self.factor[columns]
         return _assemble(sparse.csr_array, entries, columns, self.S.indptr, self.S.shape)
 
+    def background(self) -> tuple[Array, Array]:
+        rank = int(self.shift.any())  # zeros remain zeros without a shift
+        left = np.ones((self.S.shape[0], rank), dtype=self.shift.dtype)
+        return left, (self.shift * self.factor)[None, :][:rank]
+
+
+Piece = tuple[slice, CentredRows]
+
 
 class SparseOperator(Operator):
     """(S - 1 shift') diag(factor) for a sparse matrix S."""
@@ -111,7 +119,7 @@ class SparseOperator(Operator):
             yield rows, block
 
     @cached_property
-    def _pieces(self) -> list[tuple[slice, CentredRows]]:
+    def _pieces(self) -> list[Piece]:
         """Pieces of rows that do not depend on the number of cores."""
         S, p = self.S, self.shape[1]
         pieces = []
@@ -128,19 +136,23 @@ class SparseOperator(Operator):
     def sum_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Parts:
         if entrywise or len(self._pieces) == 1:
             return super().sum_rows(f, *row_arrays, entrywise=entrywise)
-        return tuple(sum(parts) for parts in zip(*self._map_pieces(f, *row_arrays), strict=True))
+        total: list[Array] = []
+        for few in slices_of(len(self._pieces), _PIECES_PER_SUM):
+            for part in self._map_pieces(self._pieces[few], f, *row_arrays):
+                total = [a + b for a, b in zip(total, part, strict=True)] if total else list(part)
+        return tuple(total)
 
     def map_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         if entrywise or len(self._pieces) == 1:
             return super().map_rows(f, *row_arrays, entrywise=entrywise)
-        return np.concatenate(self._map_pieces(f, *row_arrays))
+        return np.concatenate(self._map_pieces(self._pieces, f, *row_arrays))
 
-    def _map_pieces(self, f: RowFunction, *row_arrays: Array) -> list[Any]:
-        def work(piece: tuple[slice, CentredRows]) -> Any:
+    def _map_pieces(self, pieces: Sequence[Piece], f: RowFunction, *row_arrays: Array) -> list[Any]:
+        def work(piece: Piece) -> Any:
             rows, block = piece
             return f(block, *(array[rows, ...] for array in row_arrays))
 
-        return in_parallel(work, self._pieces)
+        return in_parallel(work, pieces)
 
     def sample_rows(self, count: int) -> SparseOperator:
         sample = self.S[:: max(1, self.shape[0] // count)]
@@ -191,37 +203,6 @@ class SparseOperator(Operator):
             self.factor[columns],
             self.dtype,
         )
-
-    def _sparse_power_sums(self, power: int, weights: Array) -> Array:
-        """Sum powers of stored entries and of zeros separately.
-
-        Expanding (s - shift)^power would cancel digits, and powers of unscaled entries could
-        overflow. If the mean of a column is many standard deviations, all entries are stored, and
-        the weights of its zeros are exactly 0.
-        """
-        shift, factor = self.shift, self.factor
-        has_shift = bool(shift.any())  # otherwise powers of zeros are zero
-
-        def multiply(piece: tuple[slice, CentredRows]) -> tuple[np.ndarray, ...]:
-            rows, block = piece
-            powers = block.stored()
-            powers.data = integer_power(powers.data, power)
-            total = (powers.T @ weights[rows].astype(self.dtype, copy=False)).astype(float)
-            if not has_shift:
-                return (total,)
-            powers.data = np.ones(powers.nnz)
-            count = np.bincount(powers.indices, minlength=shift.size)
-            return total, powers.T @ weights[rows], count
-
-        total, *of_stored = (
-            np.sum(part, axis=0) for part in zip(*in_parallel(multiply, self._pieces), strict=True)
-        )
-        if not has_shift:
-            return np.asarray(total)
-        stored, count = of_stored
-        every = weights.sum(axis=0, dtype=float)
-        absent = np.where(count[:, None] < self.shape[0], every - stored, 0.0)
-        return np.asarray(total + integer_power(-shift * factor, power)[:, None] * absent)
 
     def _scale_entries(self) -> tuple[Any, Array]:
         S = self.S

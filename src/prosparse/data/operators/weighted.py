@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..columns import Deviations, Extent, RawRows
-from .base import Block, LazyRows, Operator, integer_power
+from .base import Block, LazyRows, Operator
 from .transformed import TransformedOperator
 
 
@@ -28,6 +28,10 @@ class WeightedRows(LazyRows):
         S = self.block.stored()
         S.data *= np.repeat(self.root[:, 0], np.diff(S.indptr))
         return S
+
+    def background(self) -> tuple[Array, Array]:
+        left, right = self.block.background()
+        return self.root * left, right
 
 
 class WeightedOperator(TransformedOperator):
@@ -52,11 +56,6 @@ class WeightedOperator(TransformedOperator):
 
     def scale_columns(self, factors: Array) -> WeightedOperator:
         return WeightedOperator(self.inner.scale_columns(factors), self.root)
-
-    def _sparse_power_sums(self, power: int, weights: Array) -> Array:
-        return self.inner._sparse_power_sums(
-            power, integer_power(self.root, power)[:, None] * weights
-        )
 
 
 def _weight(block: Block, root: Array, entrywise: bool) -> Block:
