@@ -102,6 +102,7 @@ def test_scores_exclude_the_whole_block():
     assert data.sizes[11] > 1
     assert members[11]
     statistics = data.statistics(found, np.arange(16), D)
+    partial_r2 = data.partial_r2(members, D)
     for j in range(16):
         others = members.copy()
         others[j] = False
@@ -114,7 +115,7 @@ def test_scores_exclude_the_whole_block():
         y, A = M @ U[:, -1], M @ B
         fitted = A @ np.linalg.lstsq(A, y)[0]
         np.testing.assert_allclose(
-            statistics.partial_r2[j, -1], fitted @ fitted / (y @ y), atol=1e-6
+            partial_r2[j, -1], fitted @ fitted / (y @ y), atol=1e-6
         )
 
 
