@@ -16,6 +16,7 @@ from .numbers import Numbers
 from .result import Finding, Severity, capitalise, name_rows
 
 MAX_OUTLYING = 0.1  # maximum proportion of rows that are outliers; more are unequal noise
+MIN_GAP = 1.3  # ratio of the scale of an outlying row to that of the next row
 MIN_NOISE_RATIO = 3.0  # ratio of the 95 % to the 5 % quantile of the row scales
 MIN_UNLIKE_SCALE = 20.0  # scale of a row that contains other quantities than the other rows
 MIN_DIMENSION = 4.0  # intrinsic dimension from which near duplicates are recognised
@@ -61,13 +62,22 @@ def find_row_problems(numbers: Numbers) -> Iterator[Finding]:
             f"The table has only {n} rows. Only strong correlations can be detected, and an empty "
             "selection does not show that the variables are unrelated.",
         )
-    outliers = outlying_rows(numbers.row_scale)
+    outliers = _separated(numbers.row_scale, outlying_rows(numbers.row_scale))
     if outliers.size > max(2.0, MAX_OUTLYING * n):
         outliers = outliers[:0]
     yield from _outlying(numbers, outliers)
     yield from _unequal_noise(numbers, outliers)
     yield from _duplicates(numbers)
     yield from _drift(numbers, outliers)
+
+
+def _separated(row_scale: np.ndarray, outliers: np.ndarray) -> np.ndarray:
+    """Return the outliers above the last gap in the scales; without a gap, the noise is unequal."""
+    if not outliers.size or outliers.size == row_scale.size:
+        return outliers
+    scale = np.append(row_scale[outliers], np.delete(row_scale, outliers).max())
+    gaps = np.flatnonzero(scale[:-1] > MIN_GAP * scale[1:])
+    return outliers[: gaps[-1] + 1] if gaps.size else outliers[:0]
 
 
 def _outlying(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
