@@ -137,15 +137,18 @@ def separate_labels(ax: Axes, labels: Sequence[Annotation], others: np.ndarray) 
     Labels have offsets in points from their points. They move up or down, whichever is nearer, and
     also avoid ``others``, an array (n, 2) of further points.
     """
+    from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
-    figure = ax.get_figure(root=True)
+    figure: Any = ax.get_figure(root=True)
+    for label in labels:
+        label.set_in_layout(False)
     figure.draw_without_rendering()  # the layout determines the positions
     limits = ax.get_window_extent()
     marks = [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in ax.transData.transform(others)]
     occupied = list(marks)
     for label in labels:
-        box = label.get_window_extent().expanded(1.02, 1.1)
+        box = Text.get_window_extent(label).expanded(1.02, 1.1)  # without the line
         shifts = sorted(np.arange(-60, 61) * 0.25 * box.height, key=abs)
         left = max(0.0, limits.x0 - box.x0) - max(0.0, box.x1 - limits.x1)
         places = [box.translated(left, shift) for shift in shifts]

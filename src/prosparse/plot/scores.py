@@ -206,8 +206,10 @@ class ScoresDisplay(Display):
         colouring = _Colouring.from_label(
             self.label if label is None else np.asarray(to_numpy_if_foreign(label))
         )
-        ax = self._set_axes(ax, extra_width=colouring.legend_width)
-        self.points_, self.labels_ = [], []
+        outside = self._legend_outside(colouring)
+        ax = self._set_axes(ax, extra_width=colouring.legend_width if outside else 0.0)
+        self.points_: list[Any] = []
+        self.labels_: list[Any] = []
         if self.scores.shape[1] == 0:
             write_message(ax, "no variable was selected: there are no components")
             ax.set_axis_off()
@@ -245,6 +247,11 @@ class ScoresDisplay(Display):
             return name
         return f"{name} ({self.explained_variance_ratio[component]:.1%} of the variance)"
 
+    def _legend_outside(self, colouring: _Colouring) -> bool:
+        """Return whether the legend would cover names, or is long."""
+        has_names = self.loadings is not None or self.ids is not None
+        return len(colouring.names) > (0 if has_names else MAX_INSIDE)
+
     def _draw_groups(
         self, ax: Axes, colouring: _Colouring, x: np.ndarray, y: np.ndarray, style: Style
     ) -> None:
@@ -252,7 +259,7 @@ class ScoresDisplay(Display):
         from matplotlib import colormaps
 
         width, height = size_in_inches(ax)
-        outside = len(colouring.names) > MAX_INSIDE
+        outside = self._legend_outside(colouring)
         n_lines = int(height / LINE_HEIGHT)
         names, codes = colouring.largest_groups(min(MAX_GROUPS, max(1, n_lines - 1)))
         # The ten saturated colours come first; the ten light ones have another marker.
@@ -281,6 +288,8 @@ class ScoresDisplay(Display):
         """Draw variables as arrows, scaled to the range of the scores."""
         reach = 0.9 * min(np.max(np.abs(x)), np.max(np.abs(y)))
         arrows = arrows * reach / np.max(np.linalg.norm(arrows, axis=0))
+        ax.update_datalim(arrows.T)
+        ax.autoscale_view()
         length = int(0.4 * size_in_inches(ax)[0] / 0.08)
         length = max(MIN_NAME_LENGTH, min(MAX_NAME_LENGTH, length))
         for (dx, dy), name in zip(arrows.T, shorten_all(self.names, length), strict=True):
@@ -311,6 +320,7 @@ class ScoresDisplay(Display):
                 va="center",
                 color=color,
                 fontsize=size,
+                bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.5},
                 arrowprops={
                     "arrowstyle": "-",
                     "color": color,
@@ -359,8 +369,6 @@ class _Colouring(NamedTuple):
     @property
     def legend_width(self) -> float:
         """Width in inches of a legend outside the plot."""
-        if len(self.names) <= MAX_INSIDE:
-            return 0.0
         return 0.4 + CHARACTER_WIDTH * max(map(len, shorten_all(self.names)))
 
     def largest_groups(self, count: int) -> tuple[list[str], np.ndarray]:
