@@ -48,16 +48,7 @@ def combine_cauchy_variables(
 
 
 def adjust_pvalues(pvalues: np.ndarray) -> np.ndarray:
-    """Compute Benjamini-Hochberg adjusted p-values (q-values), [BH95].
-
-    Parameters
-    ----------
-    pvalues : ndarray of shape (n_tests,)
-
-    Returns
-    -------
-    ndarray of shape (n_tests,)
-    """
+    """Compute Benjamini-Hochberg adjusted p-values (q-values), [BH95]."""
     return np.asarray(false_discovery_control(pvalues, method="bh"))
 
 
