@@ -16,7 +16,6 @@ pytestmark = pytest.mark.quick
 
 SOURCE = Path(prosparse.__file__).parent
 ISSUED = {
-    "CheckpointError",
     "InputError",
     "ModelFileError",
     "ParameterError",
