@@ -197,13 +197,9 @@ class LeaveOneOutTest:
         return mask
 
     def _best_columns(self, columns: np.ndarray, *, flips: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Restrict some columns to those with the smallest p-value of their variable.
+        """Restrict columns to those with the smallest p-value of their variable.
 
-        Returns
-        -------
-        mask : bool ndarray of shape (p,)
-        pvalues : ndarray of shape (p,)
-            Infinite outside the mask.
+        Returns their mask, and the p-values, which are infinite outside the mask.
         """
         pvalues = np.full(self._squares.size, np.inf)
         pvalues[columns] = self.pvalues_of(columns, flips=flips)
