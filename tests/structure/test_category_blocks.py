@@ -114,9 +114,7 @@ def test_scores_exclude_the_whole_block():
         M = np.eye(80) - U[:, :-1] @ U[:, :-1].T
         y, A = M @ U[:, -1], M @ B
         fitted = A @ np.linalg.lstsq(A, y)[0]
-        np.testing.assert_allclose(
-            partial_r2[j, -1], fitted @ fitted / (y @ y), atol=1e-6
-        )
+        np.testing.assert_allclose(partial_r2[j, -1], fitted @ fitted / (y @ y), atol=1e-6)
 
 
 def test_eigenvectors_without_a_block():
