@@ -36,20 +36,11 @@ _MAX_LISTED = 5  # rows that a message lists
 def adjacent_row_correlation(data: StandardisedData, scores: np.ndarray) -> float:
     """Estimate the mean lag-1 correlation given the components.
 
+    The result is 0 if it is small or not significant.
+
     Rows sorted by a variable that the components explain (patients, then controls) are correlated
     in the components only. Time series and repeated measures are correlated in the residuals, or in
-    nearly all of several components.
-
-    Parameters
-    ----------
-    data : StandardisedData
-    scores : ndarray of shape (n, d)
-        Orthonormal scores of the components.
-
-    Returns
-    -------
-    float
-        0 if the correlation is small or not significant.
+    nearly all of several components. ``scores`` (n, d) are orthonormal.
     """
     of_scores = _lag1_correlations(scores)
     if (

@@ -169,23 +169,9 @@ def calibrate_on_folds(
 ) -> Calibration:
     """Calibrate the intervals on the held-out rows of all folds.
 
-    Parameters
-    ----------
-    op : Operator
-    folds : list of Fold
-        Folds that hold out each row at most once.
-    models : list of FactorModel
-        Models of the training rows of each fold.
-    panel : int ndarray of shape (q,)
-    coverage : float
-        Probability with which an interval covers a value.
-    seed : int
-        Seed of the sample of columns that determines the dependence on the row.
-
-    Returns
-    -------
-    Calibration
-        Widths are zero for variables of the panel.
+    The folds hold out each row at most once, and ``models`` are those of their training rows.
+    ``seed`` determines the sample of columns that estimates the dependence on the row. Widths are
+    zero for variables of the panel.
     """
     p = op.shape[1]
     n_rows = max(MAX_ROWS // len(folds), 1)

@@ -67,26 +67,10 @@ def evaluate_path(
     communality: np.ndarray,
     sizes: np.ndarray,
 ) -> FoldPath:
-    """Evaluate the first variables of an order in the held-out rows of a fold.
+    """Evaluate the first variables of ``order`` in the held-out rows of a fold.
 
-    Parameters
-    ----------
-    op : Operator
-    fold : Fold
-    model : FactorModel
-        Model of the training rows.
-    order : int ndarray of shape (q,)
-        Variables, selected on the training rows.
-    squares : ndarray of shape (p,)
-        Sums of squares of the held-out rows.
-    communality : ndarray of shape (p,)
-        Proportion of each column that all others predict.
-    sizes : int ndarray of shape (n_sizes,)
-        Sizes to evaluate, in non-decreasing order.
-
-    Returns
-    -------
-    FoldPath
+    ``squares`` (p,) are the sums of squares of these rows, ``communality`` (p,) is the proportion
+    of each column that all others predict, and ``sizes`` are in non-decreasing order.
     """
     held_out = fold.held_out
     columns = dense_columns(op, order)[held_out] - fold.mean[order]
@@ -122,23 +106,10 @@ def evaluate_panel(
     squares: np.ndarray,
     seed: int,
 ) -> PanelEvaluation:
-    """Evaluate a panel for each column in held-out rows.
+    """Evaluate a panel for each column in the held-out rows of the folds.
 
-    Parameters
-    ----------
-    op : Operator
-    folds : list of Fold
-    models : list of FactorModel
-        Models of the training rows of each fold.
-    panel : int ndarray of shape (q,)
-    squares : ndarray of shape (n_folds, p)
-        Sums of squares of the held-out rows.
-    seed : int
-        Seed of the sample of columns that calibrates the prediction intervals.
-
-    Returns
-    -------
-    PanelEvaluation
+    ``squares`` (n_folds, p) are their sums of squares. ``seed`` determines the sample of columns
+    that calibrates the prediction intervals.
     """
     others = np.setdiff1d(np.arange(op.shape[1]), panel)
     sample = np.sort(np.random.default_rng(seed).permutation(others)[:_MAX_SAMPLED_COLUMNS])

@@ -87,21 +87,10 @@ class Solution(NamedTuple):
 
 
 def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Options) -> Solution:
-    """Select a panel.
+    """Select a panel from centred columns.
 
-    Parameters
-    ----------
-    op : Operator
-        Data matrix with centred columns.
-    scale : ndarray of shape (p,)
-        Standard deviations of the columns in their original units.
-    codes : int ndarray of shape (n,) or None
-        Groups of the rows, within which the columns are centred.
-    options : Options
-
-    Returns
-    -------
-    Solution
+    ``scale`` (p,) are their standard deviations in the original units, and ``codes`` (n,) the
+    groups within which they are centred.
     """
     op = read_once(op)
     cross_validated = cross_validate(op, scale, codes, options.seed)

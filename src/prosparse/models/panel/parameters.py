@@ -132,18 +132,8 @@ def build_constraints(
 ) -> Constraints:
     """Translate parameters to constraints on the varying columns.
 
-    Parameters
-    ----------
-    given : ColumnLimits
-    names : ColumnNames
-    varying : bool ndarray of shape (width,)
-    means : ndarray of shape (width,) or None
-        Means of the columns in their original units, if a limit refers to them.
-
-    Returns
-    -------
-    Constraints
-        ``n_features`` is the number of allowed columns if no number is given.
+    ``means`` are those of the columns in their original units, if a limit refers to them.
+    ``n_features`` is the number of allowed columns if no number is given.
     """
     bundles, costs = names.bundles(given.bundles), names.costs(given.costs)
     conflicts = names.conflicts(given.conflicts)
