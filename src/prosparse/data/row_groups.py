@@ -23,6 +23,11 @@ class RowGroups(NamedTuple):
     sizes: np.ndarray  # (n_groups,) number of rows in each group
     labels: np.ndarray  # (n_groups,) labels as given; strings unless of one of `LABEL_TYPES`
 
+    def take_rows(self, rows: slice) -> RowGroups:
+        """Restrict the partition to some rows; groups without rows are dropped."""
+        present, codes, sizes = np.unique(self.codes[rows], return_inverse=True, return_counts=True)
+        return RowGroups(codes.reshape(-1), sizes, self.labels[present])
+
     def column_means(self, op: Operator, weights: np.ndarray | None = None) -> np.ndarray:
         """Compute the (weighted) mean of each column in each group, (n_groups, p)."""
         indicators = np.eye(self.sizes.size)[self.codes]

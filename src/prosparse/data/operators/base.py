@@ -101,9 +101,9 @@ class Operator(ABC):
         """Compute `map_rows` in memory, even if the operator is lazy."""
         return self.map_rows(f, *row_arrays, entrywise=entrywise)
 
+    @abstractmethod
     def sample_rows(self, count: int) -> Operator:
-        """Return about ``count`` evenly spaced rows in memory, for initial guesses."""
-        return self
+        """Return the rows of `sampled_rows` in memory."""
 
     def rough(self) -> Operator:
         """Return an operator for fast products of low accuracy."""
@@ -344,6 +344,11 @@ def rough_column_sums(block: Array, xp: Any) -> Array:
     if rows < block.shape[0]:
         total = total + xp.sum(block[rows:, :], axis=0, dtype=xp.float64)
     return total
+
+
+def sampled_rows(n_rows: int, count: int) -> slice:
+    """Return a slice of about ``count`` evenly spaced rows, at least as many."""
+    return slice(None, None, max(1, n_rows // count))
 
 
 def row_slices(n_rows: int, n_columns: int, entries: int = ENTRIES_PER_BLOCK) -> Iterator[slice]:

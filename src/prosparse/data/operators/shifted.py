@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, from_numpy
-from .base import Block, LazyRows, Operator, low_rank_entries
+from .base import Block, LazyRows, Operator, low_rank_entries, sampled_rows
 from .transformed import TransformedOperator
 
 
@@ -49,6 +49,10 @@ class ShiftedOperator(TransformedOperator):
         inner = self.inner.rough()
         left, right = (self.xp.astype(part, inner.dtype) for part in (self.left, self.right))
         return ShiftedOperator(inner, left, right)
+
+    def sample_rows(self, count: int) -> ShiftedOperator:
+        left = self.left[sampled_rows(self.shape[0], count), :]
+        return ShiftedOperator(self.inner.sample_rows(count), left, self.right)
 
     def _take_columns(self, columns: Array) -> ShiftedOperator:
         right = self.xp.take(self.right, from_numpy(columns, self.right), axis=1)

@@ -22,6 +22,7 @@ from .base import (
     Parts,
     RowFunction,
     row_slices,
+    sampled_rows,
 )
 from .column_view import ColumnView
 from .shadows import Shadows
@@ -155,7 +156,7 @@ class SparseOperator(Operator):
         return in_parallel(work, pieces)
 
     def sample_rows(self, count: int) -> SparseOperator:
-        sample = self.S[:: max(1, self.shape[0] // count)]
+        sample = self.S[sampled_rows(self.shape[0], count)]
         return SparseOperator(sample, self.shift, self.factor, self.dtype)
 
     def rough(self) -> SparseOperator:

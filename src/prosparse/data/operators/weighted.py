@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..columns import Deviations, Extent, RawRows
-from .base import Block, LazyRows, Operator
+from .base import Block, LazyRows, Operator, sampled_rows
 from .transformed import TransformedOperator
 
 
@@ -44,6 +44,10 @@ class WeightedOperator(TransformedOperator):
     def rough(self) -> WeightedOperator:
         inner = self.inner.rough()
         return WeightedOperator(inner, self.xp.astype(self.root, inner.dtype))
+
+    def sample_rows(self, count: int) -> WeightedOperator:
+        root = self.root[sampled_rows(self.shape[0], count)]
+        return WeightedOperator(self.inner.sample_rows(count), root)
 
     def _take_columns(self, columns: Array) -> WeightedOperator:
         return WeightedOperator(self.inner.take_columns(columns), self.root)
