@@ -27,6 +27,10 @@ FAULTS = {
     "test_saving_to_a_folder_raises": (
         "the path of a model is a folder: an error is raised and no file remains"
     ),
+    "test_resumed_fit_equals_uninterrupted_fit": (
+        "SIGKILL during a fit with a checkpoint: the resumed fit equals an uninterrupted one "
+        "and repeats no iteration"
+    ),
     "test_fits_on_a_cluster_survive_the_death_of_a_worker": (
         "SIGKILL of a Dask worker during a fit: the same fit"
     ),
@@ -51,7 +55,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         xml = Path(folder) / "results.xml"
-        files = [TESTS / "test_faults.py", TESTS / "contract" / "test_blocks.py"]
+        files = [TESTS / "test_faults.py", TESTS / "inference" / "test_checkpoint.py"]
+        files.append(TESTS / "contract" / "test_blocks.py")
         command = [sys.executable, "-m", "pytest", "-q", "-k", " or ".join(FAULTS)]
         command += [f"--junitxml={xml}", *map(str, files)]
         subprocess.run(command, check=False)

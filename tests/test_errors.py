@@ -16,6 +16,7 @@ pytestmark = pytest.mark.quick
 
 SOURCE = Path(prosparse.__file__).parent
 ISSUED = {
+    "CheckpointError",
     "InputError",
     "ModelFileError",
     "ParameterError",

@@ -61,6 +61,7 @@ def small_disk(tmp_path):
 WRITES = {
     "save": "save(model, 'model')",
     "report": "write_report(model, 'report.html', X=X)",
+    "checkpoint": "GSPPCA(2, tol=0, max_iter=40).fit(X, checkpoint='fit.npz')",
     "select": "command('select', 'table.csv', '--components', '2')",
     "fit": "command('fit', 'table.csv', '--components', '2', '--output', 'fitted')",
     "report command": "command('report', 'table.prosparse', '--data', 'table.csv')",
@@ -96,9 +97,10 @@ def first_results(name):
 def prepare_folder(folder, name):
     """Write the input and the results of an earlier run; return all files."""
     write_table(folder)
-    for path, raw in first_results(name).items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(raw)
+    if name != "checkpoint":  # A fit would resume from an existing checkpoint.
+        for path, raw in first_results(name).items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(raw)
     return contents(folder)
 
 
@@ -122,7 +124,7 @@ def test_file_size_limit(name, tmp_path):
         assert "Traceback" not in ended.stderr
         assert ended.stderr.startswith("prosparse: ")
     else:
-        file = {"save": "model", "report": "report.html"}[name]
+        file = {"save": "model", "report": "report.html", "checkpoint": "fit.npz"}[name]
         assert f"File too large: '{file}'" in ended.stderr
 
 

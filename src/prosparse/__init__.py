@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .errors import (
         BatchWarning,
         CategoriesWarning,
+        CheckpointError,
         CovariatesWarning,
         DuplicateRowsWarning,
         FewerComponentsWarning,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         UnequalUnitsWarning,
         UnknownVariablesWarning,
     )
+    from .inference.checkpoint import Checkpoint
     from .models.empca import EMPCA
     from .models.fdrpca import FDRPCA
     from .models.gsppca import GSPPCA
@@ -47,6 +49,8 @@ __all__ = [
     "SPPCA",
     "BatchWarning",
     "CategoriesWarning",
+    "Checkpoint",
+    "CheckpointError",
     "CovariatesWarning",
     "DuplicateRowsWarning",
     "FewVariablesWarning",
@@ -84,6 +88,7 @@ __all__ = [
 # NumPy nor scikit-learn, and importing one estimator does not import the others.
 _MODULES = {
     **{name: "errors" for name in __all__ if name.endswith(("Error", "Warning"))},
+    "Checkpoint": "inference.checkpoint",
     "check": "checks",
     "EMPCA": "models.empca",
     "FDRPCA": "models.fdrpca",

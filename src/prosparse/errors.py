@@ -40,6 +40,10 @@ class ParameterError(ValueError):
     """Error for a parameter value that is not allowed."""
 
 
+class CheckpointError(ValueError):
+    """Error for a checkpoint of other data or of other parameters."""
+
+
 class NoStructureWarning(UserWarning):
     """Warning that no shared variance was detected.
 

@@ -4,11 +4,13 @@
 - `columns`: means, scales and units; the only standardiser.
 - `operators`: sums and maps over rows, one module per way of storing rows.
 - `arrays`: conversion between array libraries.
+- `fingerprint`: identification of a data matrix by its content.
 """
 
 from .arrays import Array
 from .columns import Columns
 from .containers import Container, container_of
+from .fingerprint import fingerprint
 from .operators.base import Operator
 from .operators.dense import DenseOperator
 from .standardisation import operator_of, restandardise, standardise, take_columns
@@ -21,6 +23,7 @@ __all__ = [
     "DenseOperator",
     "Operator",
     "container_of",
+    "fingerprint",
     "operator_of",
     "restandardise",
     "stack_columns",

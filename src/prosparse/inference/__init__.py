@@ -1,1 +1,1 @@
-"""Iteration of models: the loop, acceleration and progress."""
+"""Iteration of models: the loop, acceleration, checkpoints and progress."""

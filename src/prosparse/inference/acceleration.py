@@ -34,7 +34,7 @@ class Extrapolation(ABC, Generic[M]):
     """Base class of accelerators over a flat vector.
 
     The loop verifies that the objective increases. The memory of an accelerator is a named tuple
-    that every function takes and returns.
+    that every function takes and returns, and that a checkpoint stores.
 
     ``pack`` maps a state to a vector, and ``unpack`` a vector and a state to the state with these
     values.

@@ -1,4 +1,4 @@
-"""Iteration loop of all methods: stopping and acceleration.
+"""Iteration loop of all methods: stopping, acceleration, checkpoints.
 
 A method provides ``step``, a pure function from a state to a better state. A state is a named tuple
 with the field ``bound``, the objective, which must be non-decreasing. The loop verifies this: a
@@ -16,6 +16,7 @@ import numpy as np
 
 from ..data.arrays import decomposition_errors
 from .acceleration import Extrapolation
+from .checkpoint import Stage
 from .progress import Progress
 
 
@@ -106,7 +107,7 @@ def worst(reasons: list[StopReason]) -> StopReason:
 
 
 class Position(NamedTuple):
-    """Position of the loop between iterations."""
+    """Position of the loop between iterations: the contents of a checkpoint."""
 
     start: Any  # of the next step
     best: Any
@@ -137,6 +138,7 @@ def iterate(
     exhausted: Callable[[S], bool] = lambda state: False,
     rounding: Callable[[S], float] = relative_rounding,
     progress: Progress | None = None,
+    checkpoint: Stage | None = None,
 ) -> Run[S]:
     """Apply ``step`` until the objective increases by at most ``tol``.
 
@@ -150,14 +152,23 @@ def iterate(
     """
     memory = None if accelerator is None else accelerator.begin(state)
     position = Position(state, state, memory, True, 0, False, [])
+    saved = checkpoint.load(position) if checkpoint else None
+    if saved is not None:
+        position, reason = saved
+        if reason:
+            if checkpoint and reason not in StopReason.__members__:
+                raise checkpoint.file.damage_error(f"unknown stop reason {reason!r}")
+            return Run(position.best, position.bounds, StopReason[reason])
     with progress or Progress(0, ""):
-        for _ in range(max_iter):
+        for _ in range(max_iter - len(position.bounds)):
             slack = (
                 tol + rounding(position.best) if math.isfinite(position.best.bound) else math.inf
             )
             position, stop = _advance(step, position, tol, slack, accelerator, exhausted)
             if progress:
                 progress.advance(position.bounds[-1])
+            if checkpoint and (stop or checkpoint.due(len(position.bounds))):
+                checkpoint.save(position, stop.name if stop else "")
             if stop:
                 return Run(position.best, position.bounds, stop)
     return Run(position.best, position.bounds, StopReason.MAX_ITER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from ..data import (
     Columns,
     Operator,
     container_of,
+    fingerprint,
     operator_of,
     standardise,
     take_columns,
@@ -35,6 +37,7 @@ from ..data.arrays import (
 )
 from ..data.frames import data_frame
 from ..errors import InputError, UnequalUnitsWarning, check_verbose, defer_warnings, warn
+from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
 from ..numerics.density import FactorCovariance, log_density
 from ..numerics.spectrum import EXACT_SIDE, added_squares, sums_of_squares
@@ -53,6 +56,8 @@ _REMEDIES = {
 # A column has most of the variance if it exceeds this proportion of the total and this multiple of
 # the median variance.
 MIN_UNIT_PROPORTION, MIN_UNIT_RATIO = 0.5, 100.0
+
+CheckpointLike = str | os.PathLike[str] | Checkpoint | None
 
 
 def _largest_dense_size(X: TableLike) -> int:
@@ -320,6 +325,22 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
             f"and the components describe mainly this column. If units differ, {remedy}.",
             UnequalUnitsWarning,
         )
+
+    def _open_checkpoint(
+        self, checkpoint: CheckpointLike, X: TableLike, **others: object
+    ) -> Checkpoint | None:
+        """Open the checkpoint of this fit of ``X``, if one was requested.
+
+        ``others`` are further inputs that determine the result.
+        """
+        if checkpoint is None:
+            return None
+        file = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
+        # These parameters determine when the iterations stop, not the sequence of iterates.
+        for name in ("max_iter", "verbose"):
+            parameters.pop(name, None)
+        return file.open(parameters | others, fingerprint(self._validate(X, reset=False)))
 
     def _set_columns(
         self,

@@ -523,3 +523,16 @@ def test_categorical_labels(data):
     frame = pd.DataFrame(X, columns=[f"g{j}" for j in range(24)])
     found = SCA(1, tol=1e-4).fit(frame, groups=pd.Series(groups, dtype="category"))
     assert found.transform(frame, groups=list(groups)).shape == (160, 1)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_fit_resumes_from_a_checkpoint(data, tmp_path):
+    X, groups, _, _ = data
+    file = tmp_path / "fit.npz"
+    SCA(2, max_iter=5, tol=1e-6).fit(X, groups=groups, checkpoint=file)
+    resumed = SCA(2, tol=1e-6).fit(X, groups=groups, checkpoint=file)
+    uninterrupted = SCA(2, tol=1e-6).fit(X, groups=groups)
+    np.testing.assert_allclose(resumed.components_, uninterrupted.components_, rtol=1e-6, atol=1e-9)
+    assert resumed.n_iter_ == uninterrupted.n_iter_
+    with pytest.raises(prosparse.CheckpointError, match="groups was"):
+        SCA(2, tol=1e-6).fit(X, groups=groups[::-1], checkpoint=file)

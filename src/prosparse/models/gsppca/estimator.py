@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from ...data import Columns
 from ...data.arrays import to_numpy
 from ...data.containers import Table
 from ...errors import check_bool, check_choice, check_integer, check_non_negative, warn
+from ...inference.checkpoint import Checkpoint
 from ...numerics.density import FactorCovariance
 from ...selection.noise import NOISE_ESTIMATORS
 from .._base import GaussianProjection
@@ -165,7 +167,13 @@ class GSPPCA(GaussianProjection):
         self.tol = tol
         self.verbose = verbose
 
-    def fit(self, X: Table, y: object = None) -> Self:
+    def fit(
+        self,
+        X: Table,
+        y: object = None,
+        *,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    ) -> Self:
         """Select variables of ``X`` and fit their principal components.
 
         Parameters
@@ -174,6 +182,8 @@ class GSPPCA(GaussianProjection):
             Data matrix in any supported container.
         y : ignored
             Present for compatibility with scikit-learn.
+        checkpoint : path-like or Checkpoint, default=None
+            File that stores the state of the fit. An interrupted fit resumes from it.
 
         Returns
         -------
@@ -182,7 +192,9 @@ class GSPPCA(GaussianProjection):
         """
         with self._fitting():
             op, columns = self._standardise(X, self.scale)
-            solution = solve(op, Options(**self.get_params(deep=False)))
+            file = self._open_checkpoint(checkpoint, X)
+            options = Options(**self.get_params(deep=False), checkpoint=file)
+            solution = solve(op, options)
             self._describe(solution, columns, *op.shape)
         for diagnostic in solution.diagnostics:
             warn(f"GSPPCA: {diagnostic.text}", diagnostic.category)

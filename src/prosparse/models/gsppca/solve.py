@@ -18,6 +18,7 @@ from ...data import Array, DenseOperator, Operator
 from ...data.arrays import is_numpy, precision_of, to_numpy
 from ...errors import ParameterError
 from ...inference.acceleration import over_loadings
+from ...inference.checkpoint import Checkpoint
 from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import Spectrum, principal_components, spectrum
@@ -70,6 +71,7 @@ class Options(NamedTuple):
     max_iter: int
     tol: float
     verbose: int
+    checkpoint: Checkpoint | None
 
 
 class SelectedVariables(NamedTuple):
@@ -259,7 +261,7 @@ def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[F
     """
     op, xp, n, p = parts.op, parts.op.xp, parts.n, parts.op.shape[1]
     total, epsilon = float(xp.sum(op.column_squares())), op.epsilon
-    tol = options.tol * n * p
+    file, tol = options.checkpoint, options.tol * n * p
     run = partial(
         iterate,
         max_iter=options.max_iter,
@@ -267,6 +269,7 @@ def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[F
         exhausted=lambda state: not bool(xp.any(state.t > 0)),
         rounding=lambda state: residual_rounding(state, total, state.sigma2, epsilon),
         progress=Progress(options.max_iter, "GSPPCA", options.verbose),
+        checkpoint=file.stage(f"{d} components") if file else None,
     )
     if op.shape[0] > p:
         step = make_step(op, n)

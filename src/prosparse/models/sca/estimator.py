@@ -33,8 +33,9 @@ from ...errors import (
     check_non_negative,
     warn,
 )
+from ...inference.checkpoint import Stage
 from ...inference.progress import Progress
-from .._base import HasDensity, SparseProjection, check_varying
+from .._base import CheckpointLike, HasDensity, SparseProjection, check_varying
 from .conditional import (
     Factors,
     conditional_mean,
@@ -334,6 +335,7 @@ class SCA(HasDensity, SparseProjection):
         y: object = None,
         *,
         groups: ArrayLike | None = None,
+        checkpoint: CheckpointLike = None,
     ) -> Self:
         """Fit the loadings of all views jointly.
 
@@ -347,6 +349,8 @@ class SCA(HasDensity, SparseProjection):
             Group of each sample, for example batch, donor or study. Means, noise variances and
             factor variances are estimated for each group; the loadings are shared. Requires
             Gaussian views and a prior other than "hyperbolic".
+        checkpoint : path, Checkpoint or None, default=None
+            File that stores the state of the fit. An interrupted fit resumes from it.
 
         Returns
         -------
@@ -354,7 +358,7 @@ class SCA(HasDensity, SparseProjection):
             Fitted estimator.
         """
         with self._fitting():
-            self._fit(X, groups)
+            self._fit(X, groups, checkpoint)
         return self
 
     def fit_transform(
@@ -363,6 +367,7 @@ class SCA(HasDensity, SparseProjection):
         y: object = None,
         *,
         groups: ArrayLike | None = None,
+        checkpoint: CheckpointLike = None,
     ) -> Array:
         """Fit the model and return the factor scores of the same rows.
 
@@ -374,15 +379,17 @@ class SCA(HasDensity, SparseProjection):
             Ignored. Present for API consistency.
         groups : array-like of shape (n_samples,) or None, default=None
             Group of each sample.
+        checkpoint : path, Checkpoint or None, default=None
+            File that stores the state of the fit.
 
         Returns
         -------
         ndarray of shape (n_samples, n_factors)
             Posterior means of the factors.
         """
-        return self.fit(X, groups=groups).transform(X, groups=groups)
+        return self.fit(X, groups=groups, checkpoint=checkpoint).transform(X, groups=groups)
 
-    def _fit(self, X: Table, labels: ArrayLike | None) -> None:
+    def _fit(self, X: Table, labels: ArrayLike | None, checkpoint: CheckpointLike) -> None:
         tables = list(X) if is_list_of_views(X) else None
         X, views = concatenate_views(X, self.views)
         X = self._validate(X, reset=True)
@@ -393,16 +400,18 @@ class SCA(HasDensity, SparseProjection):
         if rows is not None and rows.sizes.size > 1:
             self._check_groups_supported(names)
             self.likelihood_ = list(names)
-            self._fit_groups(X, rows)
+            self._fit_groups(X, rows, checkpoint, views is not None)
             return
-        self._fit_one_group(X, names)
+        self._fit_one_group(X, names, checkpoint, views is not None)
         if rows is not None:
             self._set_single_group_results(rows)
 
-    def _fit_one_group(self, X: Table, names: list[Likelihood]) -> None:
+    def _fit_one_group(
+        self, X: Table, names: list[Likelihood], checkpoint: CheckpointLike, views_given: bool
+    ) -> None:
         """Fit samples of one group."""
         if any(name != "gaussian" for name in names):
-            self._fit_non_gaussian(X, names)
+            self._fit_non_gaussian(X, names, checkpoint, views_given)
             return
         self.likelihood_ = list(names)
         # With one noise variance per column the model is invariant to units. Scaling makes the
@@ -414,7 +423,8 @@ class SCA(HasDensity, SparseProjection):
         kept = columns.varying_index
         mean, scale = (to_numpy(part).astype(float)[kept] for part in (columns.mean, columns.scale))
         options = self._options(len(groups), columns, scale)
-        solution = solve(op, seen, groups, options, self._progress())
+        stage = self._open_stage(checkpoint, X, views_given)
+        solution = solve(op, seen, groups, options, self._progress(), stage)
         self._set_results(solution, columns, mean, columns.length(scale))
 
     def _check_groups_supported(self, names: list[Likelihood]) -> None:
@@ -433,7 +443,9 @@ class SCA(HasDensity, SparseProjection):
                 "counts and use `likelihood='gaussian'`, or fit without `groups`."
             )
 
-    def _fit_groups(self, X: Table, rows: RowGroups) -> None:
+    def _fit_groups(
+        self, X: Table, rows: RowGroups, checkpoint: CheckpointLike, views_given: bool
+    ) -> None:
         """Fit samples of several groups."""
         columns = _standardise(X, scale=False)[1]
         count = None if self.n_components == "auto" else self.n_components
@@ -442,11 +454,14 @@ class SCA(HasDensity, SparseProjection):
             X, rows, self.noise != "view", None if count is None else count + sum(private)
         )
         groups = varying_view_columns(self.view_columns_, table.kept, X.shape[1])
+        stage = self._open_stage(checkpoint, X, views_given, groups=rows.labels[rows.codes])
         options = self._options(len(groups), columns, table.size)
-        solution = solve_groups(table, groups, options, self._progress())
+        solution = solve_groups(table, groups, options, self._progress(), stage)
         self._set_group_results(solution, columns, table, rows)
 
-    def _fit_non_gaussian(self, X: Table, names: list[Likelihood]) -> None:
+    def _fit_non_gaussian(
+        self, X: Table, names: list[Likelihood], checkpoint: CheckpointLike, views_given: bool
+    ) -> None:
         """Fit views of which at least one is not Gaussian."""
         op, columns, _ = _standardise(X, scale=True)
         kept = columns.varying_index
@@ -463,8 +478,11 @@ class SCA(HasDensity, SparseProjection):
         # One standard deviation on the scale of the linear predictor, by the slope of the mean.
         slope = np.where(kept_likelihood == "bernoulli", inside * (1.0 - inside), inside)
         per_unit = np.where(gaussian, deviation / size, np.minimum(deviation / slope, 2.0))
+        stage = self._open_stage(checkpoint, X, views_given)
         options = self._options(len(groups), columns, size)
-        solution = solve_non_gaussian(rows, op, per_unit, inside, groups, options, self._progress())
+        solution = solve_non_gaussian(
+            rows, op, per_unit, inside, groups, options, self._progress(), stage
+        )
         self.likelihood_ = list(names)
         thresholds = spread(rows.linear_threshold[None, :], kept, self.n_features_in_)[0]
         self.linear_threshold_ = columns.numbers(np.where(thresholds > 0, thresholds, 1.0))
@@ -627,6 +645,20 @@ class SCA(HasDensity, SparseProjection):
             column_noise[view[~varying[view]]] = mean
         self.noise_variance_ = columns.numbers(view_noise)
         self.feature_noise_variance_ = columns.numbers(column_noise)
+
+    def _open_stage(
+        self, checkpoint: CheckpointLike, X: Table, views_given: bool, **others: object
+    ) -> Stage | None:
+        """Open the checkpoint of the loadings.
+
+        A list of data matrices defines the views in ``fit``, not in the parameters, so that the
+        checkpoint compares them. ``max_iter`` must be equal if it also limits the initial fits.
+        """
+        others["views"] = self.view_columns_ if views_given else None
+        if self.n_components == "auto" or container_of(X).has_missing(X):
+            others["max_iter"] = self.max_iter
+        file = self._open_checkpoint(checkpoint, X, **others)
+        return file.stage("loadings") if file else None
 
     def _progress(self) -> Progress:
         return Progress(self.max_iter, "SCA", self.verbose)

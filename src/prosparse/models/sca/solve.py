@@ -15,6 +15,7 @@ from array_api_compat import array_namespace
 
 from ...data import DenseOperator, Operator
 from ...data.arrays import from_numpy, is_writable, to_numpy
+from ...inference.checkpoint import Stage
 from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import spectrum
@@ -104,6 +105,7 @@ def solve(
     groups: list[np.ndarray],
     options: SCAOptions,
     progress: Progress | None = None,
+    checkpoint: Stage | None = None,
 ) -> Solution:
     """Fit the loadings of all views jointly.
 
@@ -164,7 +166,7 @@ def solve(
         sparse = SparseScores(op, seen)
         first, lay = select_priors(sparse, first, lay, run_from, options)
         samples = samples if first.ahead.scores is None else sparse
-    run = _run_model(samples, lay, prior, first, epsilon, options, progress)
+    run = _run_model(samples, lay, prior, first, epsilon, options, progress, checkpoint)
     # The log posterior is a density of the loadings as well.
     n_densities = to_numpy(samples.observed)
     if prior is not None:
@@ -198,6 +200,7 @@ def _run_model(
     epsilon: float,
     options: SCAOptions,
     progress: Progress | None = None,
+    checkpoint: Stage | None = None,
 ) -> Run[State]:
     """Iterate from a state to convergence of the objective."""
     if prior is None:
@@ -217,6 +220,7 @@ def _run_model(
             state, total, 1.0 / float(xp.max(state.ahead.tau)), epsilon
         ),
         progress=progress,
+        checkpoint=checkpoint,
     )
 
 
@@ -228,6 +232,7 @@ def solve_non_gaussian(
     groups: list[np.ndarray],
     options: SCAOptions,
     progress: Progress | None = None,
+    checkpoint: Stage | None = None,
 ) -> Solution:
     """Fit views of which at least one is not Gaussian.
 
@@ -259,6 +264,7 @@ def solve_non_gaussian(
             accelerator=accelerator(max_precisions(rows, lay)),
             exhausted=lambda state: not np.any(state.fitted.L),
             progress=progress if last else None,
+            checkpoint=checkpoint if last else None,
         )
 
     counts = factor_counts(start, rows.n, options)
@@ -286,6 +292,7 @@ def solve_groups(
     views: list[np.ndarray],
     options: SCAOptions,
     progress: Progress | None = None,
+    checkpoint: Stage | None = None,
 ) -> Solution:
     """Fit samples of several groups, centred within groups, under the ARD prior.
 
@@ -321,6 +328,7 @@ def solve_groups(
                 state, total, 1.0 / state.ahead.tau.max(), start.epsilon
             ),
             progress=progress if last else None,
+            checkpoint=checkpoint if last else None,
         )
 
     first, lay = select_n_factors(counts, n, begin, run_from, options)
