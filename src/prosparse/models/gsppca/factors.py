@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import device
 
 from ...data import Array, Operator
-from ...data.arrays import Namespace, decomposition_errors, from_numpy, to_numpy
+from ...data.arrays import Namespace, from_numpy, to_numpy
 from ...numerics.spectrum import product_and_transpose, transposed_product
 from .model import (
     FactorMoments,
@@ -38,15 +38,10 @@ class FactorState(NamedTuple):
     sigma2: float
     t: Array  # (p,)
     slope: Array  # (p,)
-    bound: float  # in single precision, minus ``rounding``
+    bound: float
     YX: Array | None = None  # (d, p) Y'X if the data matrix is read in blocks
     YX_newton: Array | None = None  # (d, p) Y_newton'X
-    rounding: float = 0.0  # rounding error of the bound in single precision
-    single: bool = False  # whether the next iteration may use single precision
     newton: bool = True  # whether the next iteration computes a Newton step
-    proposed: bool = (
-        False  # whether an accelerator set Y and sigma2, so that the bound may decrease
-    )
 
 
 def to_factor_state(state: State, op: Operator) -> FactorState:
@@ -63,38 +58,31 @@ def to_factor_state(state: State, op: Operator) -> FactorState:
     return FactorState(Y, Y, root, sigma2, t, slope, bound, YX, YX)
 
 
-def make_factor_step(
-    op: Operator, n: int, single: Operator | None = None
-) -> Callable[[FactorState], FactorState]:
+def make_factor_step(op: Operator, n: int) -> Callable[[FactorState], FactorState]:
     """Return one variational iteration, from q(Y) to q(W) to q(Y).
 
     A matrix in blocks is read once per iteration: the new Y and Y'X are computed together, and the
-    state contains both. With a copy ``single`` of the matrix, products with X and arrays of length
-    p are in single precision.
+    state contains both.
     """
     xp, total = op.xp, float(op.xp.sum(op.column_squares()))
-    table, work = (op, xp.float64) if single is None else (single, xp.float32)
-    precision = np.float64 if single is None else np.float32
 
     def multiply_columns(Y: Array) -> Array:
         return xp.astype(
-            transposed_product(table, xp.astype(Y, table.dtype, copy=False)), work, copy=False
+            transposed_product(op, xp.astype(Y, op.dtype, copy=False)), xp.float64, copy=False
         )
 
     def step(state: FactorState) -> FactorState:
-        Y, c, root = state.Y, 1.0 / state.sigma2, state.root
+        Y, root = state.Y, state.root
         YY = to_numpy(Y.T @ Y)
         Q = np.linalg.eigh(n * (root.T @ root) + YY)[1]
-        basis = from_numpy(c * Q, Y)
+        basis = from_numpy(Q / state.sigma2, Y)
         if state.YX is not None:
             cG, squares = basis.T @ state.YX, Q.T @ YY @ Q
         else:
-            cYQ = xp.astype(Y @ basis, work, copy=False)
-            wide = xp.astype(cYQ, xp.float64, copy=False)
-            cG, squares = multiply_columns(cYQ), state.sigma2**2 * to_numpy(wide.T @ wide)
-        moments = rounded_factor_moments(n, root, Q, squares, state.sigma2, precision)
-        t = xp.astype(state.t, work, copy=False)
-        loadings = update_loadings(cG, moments, t, state.sigma2, op, n, total)
+            cYQ = Y @ basis
+            cG, squares = multiply_columns(cYQ), state.sigma2**2 * to_numpy(cYQ.T @ cYQ)
+        moments = rounded_factor_moments(n, root, Q, squares)
+        loadings = update_loadings(cG, moments, state.t, state.sigma2, op, n, total)
         # q(Y), as in `make_step`. The means are nearly orthogonal in the basis Q.
         change, sigma2 = loadings.basis_change, loadings.sigma2
         root = covariance_root(change @ loadings.squares @ change.T + loadings.S_sum, sigma2)
@@ -102,7 +90,7 @@ def make_factor_step(
         if state.YX is not None:
             Y_new, YX = product_and_transpose(op, loadings.means.T @ back)
         else:
-            XM = table.matmul(xp.astype(loadings.means.T, table.dtype, copy=False))
+            XM = op.matmul(xp.astype(loadings.means.T, op.dtype, copy=False))
             Y_new, YX = xp.astype(XM, Y.dtype, copy=False) @ back, None
         Y_newton, YX_newton, newton = Y_new, YX, state.newton
         if newton:
@@ -112,7 +100,6 @@ def make_factor_step(
             )
             # The first iteration, whose bound is not finite yet, decides for all others.
             newton = math.isfinite(state.bound) or ratio >= MIN_RATIO
-        rounding = 0.0 if single is None else loadings.rounding
         return FactorState(
             Y=Y_new,
             Y_newton=Y_newton,
@@ -120,11 +107,9 @@ def make_factor_step(
             sigma2=sigma2,
             t=loadings.t,
             slope=loadings.slope,
-            bound=loadings.bound - rounding,
+            bound=loadings.bound,
             YX=YX,
             YX_newton=YX_newton,
-            rounding=rounding,
-            single=single is not None,
             newton=newton,
         )
 
@@ -172,38 +157,6 @@ def extend_step(
     return Y_new + orthogonal @ from_numpy(correction, Y), YX, ratio
 
 
-def make_mixed_precision_step(
-    op: Operator, n: int, single: Operator, min_increase: float
-) -> Callable[[FactorState], FactorState]:
-    """Return a step that uses single precision until rounding errors matter.
-
-    A result in single precision is accepted if the bound increases by more than its rounding error
-    and ``min_increase``. It is also accepted if the bound decreases by more than these from a start
-    that an accelerator proposed. Otherwise all later iterations are in double precision. The
-    rounding error is subtracted from the bound, so that the bound does not decrease at the change.
-    """
-    xp = op.xp
-    double_step, single_step = make_factor_step(op, n), make_factor_step(op, n, single)
-
-    def step(state: FactorState) -> FactorState:
-        if not state.single:
-            return double_step(state)
-        try:
-            with np.errstate(all="ignore"):  # Overflow is detected in the result.
-                result = single_step(state)
-        except ArithmeticError:
-            return double_step(state)
-        except decomposition_errors():
-            return double_step(state)
-        increase = result.bound - state.bound
-        resolution = max(result.rounding, min_increase)
-        resolved = increase > resolution or (state.proposed and increase < -resolution)
-        valid = math.isfinite(result.bound) and bool(xp.any(result.t > 0))
-        return result if valid and resolved else double_step(state)
-
-    return step
-
-
 def over_factors(start: FactorState, xp: Namespace) -> QuasiNewton:
     """Accelerate the iterations over Y and log ``sigma2``.
 
@@ -224,7 +177,6 @@ def over_factors(start: FactorState, xp: Namespace) -> QuasiNewton:
             Y=xp.reshape(vector[:size], shape),
             YX=None if YX_shape is None else xp.reshape(vector[size + 1 :], YX_shape),
             sigma2=state.sigma2 * math.exp(change),
-            proposed=True,
         )
 
     return QuasiNewton(
