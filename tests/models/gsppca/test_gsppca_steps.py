@@ -270,11 +270,10 @@ def test_blocks_give_the_same_iterations_and_are_read_once_per_step(n, p, d):
         runs.append(iterate(step, start, max_iter=9, tol=0.0, accelerator=accelerator))
     whole, blocks = runs
     np.testing.assert_allclose(blocks.bounds, whole.bounds, rtol=1e-12)
-    for name in ("Y", "Y_newton", "t", "slope", "root"):
+    for name in ("Y", "t", "slope", "root"):
         a, b = getattr(blocks.state, name), getattr(whole.state, name)
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8, err_msg=name)
     np.testing.assert_allclose(blocks.state.YX, blocks.state.Y.T @ X, atol=1e-9)
-    np.testing.assert_allclose(blocks.state.YX_newton, blocks.state.Y_newton.T @ X, atol=1e-9)
     before = op.n_reads
     step(blocks.state)
     assert op.n_reads == before + 1
@@ -290,15 +289,3 @@ def test_proposals_contain_the_product_of_factors_and_data():
         memory, state = accelerator.propose(memory, state, result)
         np.testing.assert_allclose(state.YX, state.Y.T @ X, rtol=1e-9, atol=1e-9)
     assert not np.allclose(state.Y, result.Y, atol=1e-6)
-    assert not np.allclose(state.Y, result.Y_newton, atol=1e-6)
-
-
-@pytest.mark.parametrize(("noise", "slow"), [(0.1, False), (3.0, True)])
-def test_newton_steps_are_computed_only_if_plain_steps_are_slow(noise, slow):
-    X = make_globally_sparse(30, 80, n_components=3, n_informative=20, noise=noise).X
-    op = DenseOperator(X - X.mean(axis=0))
-    step, state, _ = make_iterations(op, 30, spectrum(op), 3, "Y")
-    for _ in range(3):
-        state = step(state)
-        assert state.newton == slow
-    assert np.array_equal(state.Y_newton, state.Y) != slow

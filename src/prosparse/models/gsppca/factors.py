@@ -2,7 +2,6 @@
 
 The iterations alternate between q(W) and q(Y), and a state may be stored after either. If the data
 matrix has fewer rows than columns, Y is smaller than W, and acceleration over Y is cheaper.
-Iterations over Y also compute Newton steps (`subspace_newton`).
 """
 
 from __future__ import annotations
@@ -18,30 +17,24 @@ from ...data import Array, Operator
 from ...data.arrays import Namespace, from_numpy, to_numpy
 from ...numerics.spectrum import product_and_transpose, transposed_product
 from .model import (
-    FactorMoments,
-    Loadings,
     State,
     covariance_root,
     rounded_factor_moments,
     update_loadings,
 )
 from .quasi_newton import QuasiNewton
-from .subspace_newton import MIN_RATIO, Curvature, newton_correction, projection_coefficients
 
 
 class FactorState(NamedTuple):
     """State of the relaxed model between two iterations, given by q(Y)."""
 
     Y: Array  # (n, d) posterior means of the rows of Y
-    Y_newton: Array  # (n, d) the same after a Newton step, from which an accelerator starts
     root: np.ndarray  # (d, d) lower triangular; their covariance is Sigma = root' root
     sigma2: float
     t: Array  # (p,)
     slope: Array  # (p,)
     bound: float
     YX: Array | None = None  # (d, p) Y'X if the data matrix is read in blocks
-    YX_newton: Array | None = None  # (d, p) Y_newton'X
-    newton: bool = True  # whether the next iteration computes a Newton step
 
 
 def to_factor_state(state: State, op: Operator) -> FactorState:
@@ -55,7 +48,7 @@ def to_factor_state(state: State, op: Operator) -> FactorState:
     else:
         XF = op.xp.astype(op.matmul(op.xp.astype(F, op.dtype)), M.dtype)
     Y = XF @ back
-    return FactorState(Y, Y, root, sigma2, t, slope, bound, YX, YX)
+    return FactorState(Y, root, sigma2, t, slope, bound, YX)
 
 
 def make_factor_step(op: Operator, n: int) -> Callable[[FactorState], FactorState]:
@@ -66,11 +59,6 @@ def make_factor_step(op: Operator, n: int) -> Callable[[FactorState], FactorStat
     """
     xp, total = op.xp, float(op.xp.sum(op.column_squares()))
 
-    def multiply_columns(Y: Array) -> Array:
-        return xp.astype(
-            transposed_product(op, xp.astype(Y, op.dtype, copy=False)), xp.float64, copy=False
-        )
-
     def step(state: FactorState) -> FactorState:
         Y, root = state.Y, state.root
         YY = to_numpy(Y.T @ Y)
@@ -80,7 +68,9 @@ def make_factor_step(op: Operator, n: int) -> Callable[[FactorState], FactorStat
             cG, squares = basis.T @ state.YX, Q.T @ YY @ Q
         else:
             cYQ = Y @ basis
-            cG, squares = multiply_columns(cYQ), state.sigma2**2 * to_numpy(cYQ.T @ cYQ)
+            cG = transposed_product(op, xp.astype(cYQ, op.dtype, copy=False))
+            cG = xp.astype(cG, xp.float64, copy=False)
+            squares = state.sigma2**2 * to_numpy(cYQ.T @ cYQ)
         moments = rounded_factor_moments(n, root, Q, squares)
         loadings = update_loadings(cG, moments, state.t, state.sigma2, op, n, total)
         # q(Y), as in `make_step`. The means are nearly orthogonal in the basis Q.
@@ -92,69 +82,10 @@ def make_factor_step(op: Operator, n: int) -> Callable[[FactorState], FactorStat
         else:
             XM = op.matmul(xp.astype(loadings.means.T, op.dtype, copy=False))
             Y_new, YX = xp.astype(XM, Y.dtype, copy=False) @ back, None
-        Y_newton, YX_newton, newton = Y_new, YX, state.newton
-        if newton:
-            curvature = bound_curvature(state, moments, loadings)
-            Y_newton, YX_newton, ratio = extend_step(
-                state, YY, Y_new, YX, curvature, multiply_columns
-            )
-            # The first iteration, whose bound is not finite yet, decides for all others.
-            newton = math.isfinite(state.bound) or ratio >= MIN_RATIO
-        return FactorState(
-            Y=Y_new,
-            Y_newton=Y_newton,
-            root=root,
-            sigma2=sigma2,
-            t=loadings.t,
-            slope=loadings.slope,
-            bound=loadings.bound,
-            YX=YX,
-            YX_newton=YX_newton,
-            newton=newton,
-        )
+        t, slope, bound = loadings.t, loadings.slope, loadings.bound
+        return FactorState(Y_new, root, sigma2, t, slope, bound, YX)
 
     return step
-
-
-def bound_curvature(state: FactorState, moments: FactorMoments, loadings: Loadings) -> Curvature:
-    """Return the second derivatives of the bound at ``state``."""
-    c = 1.0 / state.sigma2
-    if math.isfinite(state.bound):
-        P = 1.0 + c * (loadings.S_diagonal + np.diagonal(loadings.squares))
-        return Curvature(moments.Q, loadings.S, P, c)
-    # At the start A is nearly n I, and any basis diagonalises it. Use the eigenvectors of P.
-    WW, vectors = np.linalg.eigh(loadings.squares + np.diag(loadings.S_diagonal))
-    return Curvature(moments.Q @ vectors, loadings.S, 1.0 + c * WW, c)
-
-
-def extend_step(
-    state: FactorState,
-    YY: np.ndarray,
-    Y_new: Array,
-    YX_new: Array | None,
-    curvature: Curvature,
-    multiply_columns: Callable[[Array], Array],
-) -> tuple[Array, Array | None, float]:
-    """Replace the plain step by Newton's step orthogonal to the factors.
-
-    ``YY`` is Y'Y before the step, and ``YX_new`` is Y_new'X if the data matrix is read in blocks.
-    Returns the factors, their product with X, and the largest ratio r of `newton_correction`.
-    """
-    Y, YX = state.Y, YX_new
-    F = Y_new - Y
-    C = projection_coefficients(YY, to_numpy(Y.T @ F))
-    orthogonal = F - Y @ from_numpy(C, Y)
-    if state.YX is not None:
-        orthogonalX = YX_new - state.YX - from_numpy(C.T, Y) @ state.YX
-        correction, ratio = newton_correction(
-            orthogonal, curvature, lambda B: from_numpy(B.T, Y) @ orthogonalX
-        )
-        YX = YX_new + from_numpy(correction.T, Y) @ orthogonalX
-    else:
-        correction, ratio = newton_correction(
-            orthogonal, curvature, lambda B: multiply_columns(orthogonal @ from_numpy(B, Y))
-        )
-    return Y_new + orthogonal @ from_numpy(correction, Y), YX, ratio
 
 
 def over_factors(start: FactorState, xp: Namespace) -> QuasiNewton:
@@ -165,8 +96,9 @@ def over_factors(start: FactorState, xp: Namespace) -> QuasiNewton:
     shape, YX_shape = start.Y.shape, None if start.YX is None else start.YX.shape
     size = math.prod(shape)
 
-    def pack(Y: Array, YX: Array | None, sigma2: float) -> Array:
-        log_sigma2 = xp.full(1, math.log(sigma2), dtype=Y.dtype, device=device(Y))
+    def pack(state: FactorState) -> Array:
+        Y, YX = state.Y, state.YX
+        log_sigma2 = xp.full(1, math.log(state.sigma2), dtype=Y.dtype, device=device(Y))
         parts = [xp.reshape(Y, (-1,)), log_sigma2]
         return xp.concat(parts if YX is None else [*parts, xp.reshape(YX, (-1,))])
 
@@ -179,10 +111,4 @@ def over_factors(start: FactorState, xp: Namespace) -> QuasiNewton:
             sigma2=state.sigma2 * math.exp(change),
         )
 
-    return QuasiNewton(
-        lambda state: pack(state.Y, state.YX, state.sigma2),
-        unpack,
-        xp,
-        n_compared=size + 1,
-        ahead=lambda state: pack(state.Y_newton, state.YX_newton, state.sigma2),
-    )
+    return QuasiNewton(pack, unpack, xp, n_compared=size + 1)

@@ -134,7 +134,6 @@ class Loadings(NamedTuple):
     means: Array  # (d, p) in the basis Q
     squares: np.ndarray  # (d, d) means means'
     basis_change: np.ndarray  # (d, d) from the basis Q to the one after parameter expansion
-    S: Array  # (d, p) variances in the basis Q
     S_diagonal: np.ndarray  # (d,) their sums
     S_sum: np.ndarray  # (d, d) sum of the covariances after parameter expansion
     sigma2: float
@@ -175,7 +174,6 @@ def update_loadings(
         means=means,
         squares=squares,
         basis_change=basis_change,
-        S=update.D * update.t,
         S_diagonal=S_diagonal,
         S_sum=(basis_change * S_diagonal) @ basis_change.T,
         sigma2=sigma2,
