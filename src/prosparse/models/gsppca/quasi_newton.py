@@ -33,7 +33,7 @@ MIN_RELATIVE_NORM = 1e-8
 
 
 class QuasiNewtonMemory(NamedTuple):
-    """Memory of `QuasiNewton`. Rows of the two large arrays are written one at a time."""
+    """Memory of `QuasiNewton`; the two large arrays are updated by row."""
 
     dx: Array  # (size, N) normalised changes of x between accepted steps; a ring buffer
     df: Array  # (size, N) changes of the step f, divided by the same lengths

@@ -64,7 +64,7 @@ class EqualisedData(NamedTuple):
     op: Operator  # centred, in the units of the data
     standardised: StandardisedData  # the same with columns of equal variance
     squares: np.ndarray  # (p,) sums of squares of the columns of `op`
-    log_volume: float  # log of the Jacobian: densities are smaller by it in the units of the data
+    log_volume: float  # log of the factor by which densities are smaller in the units of the data
 
 
 class Refined(NamedTuple):
