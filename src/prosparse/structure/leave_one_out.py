@@ -43,6 +43,7 @@ _ZERO_ROOT = 1e-6
 # expanded in powers of the distance from the centre: 4^-26 is below rounding.
 _FAR_DISTANCE = 4.0
 _EXPANSION_ORDER = 26
+_BOUND_TOLERANCE = 0.01  # relative distance of bounds that replace a root
 # Number of weights that one thread processes at a time, and the minimum that is worth a thread.
 _MAX_CHUNK = 2**20
 _MIN_CHUNK = 2**17
@@ -156,6 +157,21 @@ def bound_leave_one_out_r2(
         np.where(has_bound & np.isfinite(lower), lower, 0.0),
         np.where(D > 0.0, np.minimum(upper, 1.0), 1.0),
     )
+
+
+def approximate_leave_one_out_r2(
+    eigenvalues: np.ndarray,
+    z: np.ndarray,
+    squares: np.ndarray,
+    count: int,
+    eigenvalue_bound: float | None = None,
+) -> np.ndarray:
+    """Compute ``leave_one_out_r2(...).lower`` with roots where the bounds are not tight."""
+    r2 = bound_leave_one_out_r2(eigenvalues, z, squares, count, eigenvalue_bound)
+    loose = np.any(r2.upper - r2.lower > _BOUND_TOLERANCE * r2.upper, axis=1)
+    exact = leave_one_out_r2(eigenvalues, z[loose], squares[loose], count, eigenvalue_bound)
+    r2.lower[loose] = exact.lower
+    return r2.lower
 
 
 def leave_one_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:
