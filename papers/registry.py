@@ -27,6 +27,7 @@ MODULES = (
     "studies",  # E28
     "small_tables",  # E30
     "table_checks",  # E34
+    "messy_tables",  # E35
 )
 
 
