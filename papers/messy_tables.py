@@ -227,11 +227,11 @@ def mixed_tables() -> dict[str, Any]:
 
 
 def simulate_levels(rng: Generator) -> Any:
-    """Simulate 150 rows of ten numbers and of categories of 2 to 40 levels with two factors."""
+    """Simulate ten numbers and categories of 2 to 40 levels with two factors."""
     import pandas as pd
 
     levels = np.array([2, 3, 5, 10, 20, 40])
-    Z = rng.standard_normal((150, 2)) @ rng.standard_normal((2, 10 + levels.size))
+    Z = rng.standard_normal((MAX_ROWS, 2)) @ rng.standard_normal((2, 10 + levels.size))
     Z = Z + rng.standard_normal(Z.shape)
     frame = pd.DataFrame(Z, columns=[f"x{k}" for k in range(Z.shape[1])])
     for k, count in enumerate(levels):
@@ -524,7 +524,8 @@ def describe() -> str:
         "missing value are 1.5 x - 1.2, where x is the value of another column. Imputations are "
         f"followed by FDRPCA and evaluated on {N_COMPETING} tables, other methods on {N_DRAWS}, in "
         f"mixed tables on {N_MIXED_DRAWS}. Mixed tables have at most {MAX_ROWS} random rows, and "
-        "the permuted copies are the false variables; `simulated` has categories of 2 to 40 levels."
+        "the permuted copies are the false variables; `simulated` has categories of 2 to 40 levels "
+        "(levels with fewer than five rows would be pooled)."
     )
 
 

@@ -27,7 +27,6 @@ MODULES = (
     "studies",  # E28
     "small_tables",  # E30
     "table_checks",  # E34
-    "messy_tables",  # E35
 )
 
 
