@@ -113,49 +113,29 @@ def evaluate_panel(
     """
     others = np.setdiff1d(np.arange(op.shape[1]), panel)
     sample = np.sort(np.random.default_rng(seed).permutation(others)[:_MAX_SAMPLED_COLUMNS])
-    data = _PanelData(op, panel, dense_columns(op, panel), sample, dense_columns(op, sample))
-    tasks = [
-        partial(_evaluate_fold, data, *fold) for fold in zip(folds, models, squares, strict=True)
-    ]
-    parts = run_parallel(op, tasks)
-    residuals = np.stack([part.residual_squares for part in parts])
+    panel_columns, sample_columns = dense_columns(op, panel), dense_columns(op, sample)
+
+    def evaluate(fold: Fold, model: FactorModel, squares: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Compute residual squares of all columns, and residuals of the sample."""
+        held_out, W = fold.held_out, model.W
+        x = panel_columns[held_out] - fold.mean[panel]
+        m = x @ posterior_weights(model, panel).T
+        cross = project_columns(op, m, held_out) - np.outer(fold.mean, m.sum(axis=0))
+        residual_squares = squares - 2.0 * np.einsum("pr,pr->p", cross, W)
+        residual_squares += np.einsum("pr,pr->p", W @ (m.T @ m), W)
+        residual_squares[panel] = 0.0
+        sampled = sample_columns[held_out] - fold.mean[sample] - m @ W[sample].T
+        return np.maximum(residual_squares, 0.0), sampled
+
+    parts = run_parallel(
+        op, [partial(evaluate, *fold) for fold in zip(folds, models, squares, strict=True)]
+    )
+    residuals = np.stack([part[0] for part in parts])
     r2 = 1.0 - residuals.sum(axis=0) / np.maximum(squares.sum(axis=0), 1e-300)
     n_rows = [int(fold.held_out.sum()) for fold in folds]
-    factor = _interval_factor([part.residuals for part in parts], residuals[:, sample], n_rows)
+    factor = _interval_factor([part[1] for part in parts], residuals[:, sample], n_rows)
     residual_std = factor * np.sqrt(residuals.sum(axis=0) / sum(n_rows))
     return PanelEvaluation(r2, residual_std)
-
-
-class _PanelData(NamedTuple):
-    """Data, columns of the panel, and a sample of the other columns."""
-
-    op: Operator
-    panel: np.ndarray  # (q,)
-    panel_columns: np.ndarray  # (n, q)
-    sample: np.ndarray  # (k,)
-    sample_columns: np.ndarray  # (n, k)
-
-
-class _FoldEvaluation(NamedTuple):
-    """Residuals of a panel in the held-out rows of a fold."""
-
-    residual_squares: np.ndarray  # (p,)
-    residuals: np.ndarray  # (n_held_out, k) of the sampled columns
-
-
-def _evaluate_fold(
-    data: _PanelData, fold: Fold, model: FactorModel, squares: np.ndarray
-) -> _FoldEvaluation:
-    op, panel, panel_columns, sample, sample_columns = data
-    held_out, W = fold.held_out, model.W
-    x = panel_columns[held_out] - fold.mean[panel]
-    m = x @ posterior_weights(model, panel).T
-    cross = project_columns(op, m, held_out) - np.outer(fold.mean, m.sum(axis=0))
-    residual_squares = squares - 2.0 * np.einsum("pr,pr->p", cross, W)
-    residual_squares += np.einsum("pr,pr->p", W @ (m.T @ m), W)
-    residual_squares[panel] = 0.0
-    residuals = sample_columns[held_out] - fold.mean[sample] - m @ W[sample].T
-    return _FoldEvaluation(np.maximum(residual_squares, 0.0), residuals)
 
 
 def evaluate_rows(
