@@ -27,7 +27,7 @@ _MIN_OUTLYING_DEVIATION = 4.0
 # of the components.
 MAX_INFLUENCE = 0.5
 _N_INFLUENTIAL = 2
-_MAX_LISTED = 5  # rows that a message lists
+_MAX_LISTED = 5  # maximum number of rows listed in a message
 
 
 def adjacent_row_correlation(data: StandardisedData, scores: np.ndarray) -> float:

@@ -37,7 +37,7 @@ _FIRST_PROPORTIONS = (0.5, 0.25)  # proportions of the variables tested first if
 _MAX_ITERATIONS = 10
 _MIN_SCREENED = 10  # minimum number of variables that screening retains
 _MIN_MEMBERS = 5  # minimum number of variables whose components are computed
-_MANY_DISCOVERIES = 100  # number of discoveries against all variables above which there is no screening
+_MANY_DISCOVERIES = 100  # number of initial discoveries above which screening is omitted
 _SET_TOLERANCE = 0.05  # proportion of a set that may change at convergence
 _MAX_CONFIRMED = 100  # maximum number of candidates that are confirmed individually
 

@@ -80,7 +80,7 @@ def sparsest_rotation(W: Array, sweeps: int = 20) -> Array:
 
 
 def _disjoint_pairs(d: int) -> list[tuple[list[int], list[int]]]:
-    """Return all pairs of d rows in rounds of disjoint pairs (round-robin)."""
+    """Arrange all pairs of d rows in rounds of disjoint pairs (round-robin)."""
     ring = list(range(d + d % 2))
     rounds = []
     for _ in range(len(ring) - 1):
@@ -99,7 +99,7 @@ def zero_rounding_errors(W: Array, xp: Namespace) -> Array:
 
 
 def _best_angles(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the rotation angle of each row that minimises sum_i |x_i| + |y_i|.
+    """Find the rotation angle of each row that minimises sum_i |x_i| + |y_i|.
 
     With (x_i, y_i) = r_i (cos f_i, sin f_i), the sum after a rotation by t is sum_i r_i (cos u_i +
     sin u_i), u_i = (t - f_i) mod pi/2. It is concave between the angles f_i mod pi/2, so that its

@@ -64,7 +64,7 @@ class Evaluation(NamedTuple):
 class Solution(NamedTuple):
     """Selected fit in the units of the operator; path in those of the data."""
 
-    loadings: np.ndarray  # (d, p) in decreasing order of norm; the largest entry of each is positive
+    loadings: np.ndarray  # (d, p) in decreasing order of norm; the largest entries are positive
     order: np.ndarray  # (p,) variables in decreasing order of the norm of their loadings
     relevance: np.ndarray  # (p,) norm of the loadings relative to the largest
     selected: np.ndarray  # variables with a nonzero loading
