@@ -153,7 +153,7 @@ def _fit_header(
 ) -> tuple[list[str], str]:
     """Adjust the header to the usual row; return it and the type of the index."""
     usual = Counter(map(len, body)).most_common(1)[0][0]
-    extra = usual - len(names)  # based on the most frequent length, because single rows may be too long
+    extra = usual - len(names)  # single rows may be too long
     if extra > 0 and not any(cell.strip() for row in body for cell in row[len(names) :]):
         return [*names, *[""] * extra], "without a name"  # rows end in separators
     if extra > 1 or (extra == 1 and len(names) == 1):

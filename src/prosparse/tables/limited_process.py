@@ -22,7 +22,7 @@ from .reader_process import FAILED, OUT_OF_MEMORY
 PROGRAM = Path(__file__).with_name("reader_process.py")
 MIN_MEMORY = 2**30  # bytes of memory allowed for any file
 MEMORY_PER_BYTE = 100  # additional bytes allowed per byte of the file
-MAX_OUTPUT = 0.25  # proportion of the memory limit, because texts in Python take four times their length
+MAX_OUTPUT = 0.25  # proportion of the memory limit; Python texts take four times their length
 MIN_SECONDS = 15.0  # time allowed for any file
 BYTES_PER_SECOND = 1e6  # number of bytes of the file per additional second
 # Messages of Rust, HDF5 and Python after a failed allocation.
