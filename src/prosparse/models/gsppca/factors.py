@@ -1,4 +1,4 @@
-"""Variational iterations of the relaxed model from q(Y) to q(Y).
+"""Variational iterations of the relaxed model, parametrised by q(Y).
 
 The iterations alternate between q(W) and q(Y), and a state may be stored after either. If the data
 matrix has fewer rows than columns, Y is smaller than W, and acceleration over Y is cheaper.
@@ -103,7 +103,8 @@ def over_factors(start: FactorState, xp: Namespace) -> QuasiNewton:
         return xp.concat(parts if YX is None else [*parts, xp.reshape(YX, (-1,))])
 
     def unpack(vector: Array, state: FactorState) -> FactorState:
-        # With an exact fit log sigma2 decreases without bound; limit its change per iteration.
+        # With an exact fit, log sigma2 decreases without bound; its change per iteration is
+        # limited.
         change = max(-2.0, min(2.0, float(vector[size]) - math.log(state.sigma2)))
         return state._replace(
             Y=xp.reshape(vector[:size], shape),

@@ -1,11 +1,11 @@
 """Update of the prior variances of the loadings, with exact zeros.
 
-Row k of the loadings has the prior w_k ~ N(0, t_k I), and t_k = 0 removes variable k from the
-model. An EM update of t_k approaches zero slowly. With w_k integrated out, the optimal t_k is found
+Row k of the loadings has prior w_k ~ N(0, t_k I); t_k = 0 removes variable k from the model. EM
+updates of t_k converge to zero slowly. If w_k is integrated out, the optimal t_k can be computed
 directly ([FT02], for d = 1).
 
-On a GPU, every kernel launch and every transfer to CPU memory has a latency. The functions below
-therefore use few operations and transfer all summaries at once.
+On a GPU, every kernel launch and every transfer to CPU memory has a latency. The functions of this
+module therefore use few operations and transfer all summaries at once.
 
 [FT02]  A. Faul, M. Tipping. Analysis of sparse Bayesian learning. NeurIPS 2002.
 """
@@ -54,8 +54,8 @@ def update_variances(
 
         h_k(t) = 1/2 sum_j [ -log(1 + e_j t) + w_jk t / (1 + e_j t) ],   e = c a, w = c^2 g^2.
 
-    A variable leaves the model (t_k = 0) if h_k'(0) <= 0, h_k(t_k) <= 0, and the maximum that
-    Newton's method predicts from t_k is not positive either. It enters the model if h_k'(0) > 0.
+    A variable leaves the model (t_k = 0) if h_k'(0) <= 0, h_k(t_k) <= 0, and the maximum predicted
+    by Newton's method from t_k is not positive. It enters the model if h_k'(0) > 0.
 
     ``summarise`` maps the update to a tuple of numbers and small arrays, which are returned in CPU
     memory and in double precision, and to another object.
@@ -80,7 +80,7 @@ def update_variances(
     zero = xp.zeros_like(h)
     leaving = (xp.maximum(slope, xp.maximum(h, predicted)) <= 0) & ~convex_increasing
     t, h = xp.where(leaving, zero, t), xp.where(leaving, zero, h)
-    # Where h is convex, the absolute curvature turns Newton's step into an ascent direction.
+    # If h is convex, the absolute curvature makes Newton's step an ascent direction.
     limit = xp.full_like(h, MAX_LOG_STEP)
     log_step = gradient / abs_curvature
     log_step = xp.maximum(xp.minimum(log_step, limit), -limit)
@@ -98,7 +98,7 @@ def update_variances(
         T = trial * (ones @ wD)
         decreased = 0.5 * (log_D + T) < threshold
         last = attempt == MAX_ATTEMPTS - 1
-        # On a GPU this check would cost a transfer; there it is part of the summaries.
+        # On a GPU, this check would require a transfer and is part of the summaries instead.
         if not last and is_numpy(h) and bool(xp.any(decreased)):
             trial = backtrack(trial, decreased, attempt)
             continue
