@@ -32,7 +32,7 @@ from ..phrases import join_items, percent, truncate
 from ..stability import PermutationNull, Stability
 from .links import Database, find_database
 from .methods_text import describe_methods
-from .narrative import describe_selection, narrate
+from .narrative import describe_selection, name_views, narrate
 from .redundancy import Redundancy, find_redundancy, list_others
 from .robustness import Robustness
 
@@ -201,6 +201,7 @@ def render(
             null=null,
             stability=stability,
             robustness=robustness,
+            view_names=about.get("views") or (),
         ),
         "robustness": robustness,
         "caution": (null is not None and (null.selects_under_null or null.consistent_with_null))
@@ -211,7 +212,7 @@ def render(
         "database": database,
         "explained": percent(found.explained),
         "heat": heat,
-        "views": _views(found),
+        "views": _views(found, about.get("views") or ()),
         "converges": bool(found.stop_reason or found.objective_paths),
         "curve_caption": None if found.comparison is None else _curve_caption(found.comparison),
         "parameters": {
@@ -436,7 +437,7 @@ def _print_note(heat: dict[str, Any]) -> str:
     return f"Only {join_items(parts)} are printed." if parts else ""
 
 
-def _views(found: Findings) -> dict[str, Any] | None:
+def _views(found: Findings, names: Sequence[str]) -> dict[str, Any] | None:
     """Return the proportions of variance explained in each of several views."""
     if found.views is None or len(found.views.columns) < 2:
         return None
@@ -444,11 +445,13 @@ def _views(found: Findings) -> dict[str, Any] | None:
     largest = float(np.max(proportions, initial=0.0)) or 1.0
     rows = [
         (
-            f"view {view + 1}, {columns.size:,} variables",
+            f"{name}, {columns.size:,} variables",
             percent(float(found.views.explained[view].sum())),
             [(f"{value:.1%}" if value else "0", value / largest) for value in row.tolist()],
         )
-        for view, (columns, row) in enumerate(zip(found.views.columns, proportions, strict=True))
+        for view, (name, columns, row) in enumerate(
+            zip(name_views(found, names), found.views.columns, proportions, strict=True)
+        )
     ]
     return {"rows": rows, "n_components": proportions.shape[1]}
 
