@@ -92,8 +92,6 @@ def test_private_structure_leaks_without_private_factors():
     assert np.abs(np.corrcoef(np.hstack([Z, private]).T)[:2, 2:]).max() > 0.8
 
 
-@pytest.mark.filterwarnings("ignore:.IterativeImputer. Early stopping")
-@pytest.mark.parametrize("seed", range(3))
 def test_imputed_values_have_the_conditional_distribution(rng):
     X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 7)) + rng.normal(size=(60, 7))
     model = SCA(2).fit(X)
@@ -111,6 +109,8 @@ def test_imputed_values_have_the_conditional_distribution(rng):
     assert not model.impute(X, return_std=True)[1].any()
 
 
+@pytest.mark.filterwarnings("ignore:.IterativeImputer. Early stopping")
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("prior", BOTH)
 def test_imputation_error(prior, seed):
     X, incomplete = low_rank(seed=seed)
