@@ -216,11 +216,12 @@ def _analyse(
     comparison = compare_classes_of(table, model)
     if comparison is not None:
         notes.append(describe_comparison(comparison, table.names, model.classes_.tolist()))
+    paths = [table.path, *(path for path, _ in sources.further)]
     about = {
         "title": (
             f"Regression of {read_options.response}: {table.path.name}"
             if found.regression
-            else f"Variable selection: {table.path.name}"
+            else f"Variable selection: {', '.join(path.name for path in paths)}"
         ),
         "data": describe_data(table, model, shape, read_options),
         "settings": describe_settings(options, model),

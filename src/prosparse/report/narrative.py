@@ -20,6 +20,7 @@ MAX_DESCRIBED = 3  # maximum number of components to describe
 MIN_RELATIVE_LOADING = 0.3  # minimum loading to be named, relative to the largest
 MIN_DOMINANT = 0.5  # minimum proportion of the squared loadings of dominant variables
 HIGH_COMMUNALITY = 0.5
+MIN_NULL_PROPORTION = 0.1  # number selected under the null that qualifies the headline
 MIN_MANY = 100  # number of variables of a table such as gene expression
 MAX_SPECIFIC = 0.5  # proportion of selected variables above which a selection is not specific
 
@@ -38,7 +39,7 @@ def narrate(
     Returns sentences, of which the first is the headline.
     """
     shared = describe_shared(found, view_names)
-    sentences = [*shared[:1], headline(found, null, robustness), *shared[1:]]
+    sentences = [headline(found, null, robustness), *shared]
     if found.n_selected == 0:
         if found.tests is not None:
             sentences.append("The variables may be unrelated, or there are too few rows.")
@@ -83,10 +84,18 @@ def headline(
                 f"The {p:,} variables predict the response no better than expected under the null."
             )
         return f"The {p:,} variables have no shared variance that is distinguishable from noise."
-    if null is not None and null.selects_under_null:
+    if selects_many_under_null(found, null):
+        assert null is not None
         return f"{null.headline()}."
     qualification = None if robustness is None else robustness.headline()
     return qualification or _describe_result(found)
+
+
+def selects_many_under_null(found: Findings, null: PermutationNull | None) -> bool:
+    """Return whether null datasets give a considerable proportion of the selection."""
+    if null is None or not null.selects_under_null:
+        return False
+    return null.expected_n_selected >= MIN_NULL_PROPORTION * found.n_selected
 
 
 def name_views(found: Findings, names: Sequence[str] = ()) -> list[str]:

@@ -32,7 +32,13 @@ from ..phrases import join_items, percent, truncate
 from ..stability import PermutationNull, Stability
 from .links import Database, find_database
 from .methods_text import describe_methods
-from .narrative import describe_selection, name_views, narrate
+from .narrative import (
+    describe_selection,
+    describe_shared,
+    name_views,
+    narrate,
+    selects_many_under_null,
+)
 from .redundancy import Redundancy, find_redundancy, list_others
 from .robustness import Robustness
 
@@ -203,8 +209,10 @@ def render(
             robustness=robustness,
             view_names=about.get("views") or (),
         ),
+        "shared": describe_shared(found, about.get("views") or ()),
         "robustness": robustness,
-        "caution": (null is not None and (null.selects_under_null or null.consistent_with_null))
+        "caution": selects_many_under_null(found, null)
+        or (null is not None and null.consistent_with_null)
         or (robustness is not None and robustness.headline() is not None),
         "stability": stability,
         "selection": describe_selection(found, null),

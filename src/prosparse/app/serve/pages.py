@@ -41,7 +41,8 @@ CHECK_SECONDS = 1.5  # time that a page waits for a check before it shows the pr
 RUN_CHECK_SECONDS = 60.0  # time that a run waits for the check of changed roles
 PLOT_SECONDS = 300.0  # maximum time for drawing the plots of an analysis
 MAX_IMPUTED = 10  # number of imputed values on the page
-REPORT, IMPUTED_CELLS = "report.html", "imputed_cells.csv"
+# Files of the results. The server does not import the modules that write them.
+REPORT, IMPUTED_CELLS, PLOT_PREFIX = "report.html", "imputed_cells.csv", "plot-"
 # The report has its own policy, which allows its script by hash. It gets no access to the page.
 REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads allow-popups; default-src 'none'; "
@@ -296,10 +297,15 @@ class Pages:
             analysis=analysis,
             summary=analysis.job.result,
             imputed=_read_imputed(analysis.folder / IMPUTED_CELLS),
-            has_plots=any(path.name.startswith("plot-") for path in analysis.files),
+            plots=[path for path in analysis.files if path.name.startswith(PLOT_PREFIX)],
+            plot_prefix=PLOT_PREFIX,
             command=command,
             others=others,
-            files=[path for path in analysis.files if path.name != REPORT],
+            files=[
+                path
+                for path in analysis.files
+                if path.name != REPORT and not path.name.startswith(PLOT_PREFIX)
+            ],
             has_report=(analysis.folder / REPORT).is_file(),
         )
 
