@@ -26,7 +26,6 @@ MODULES = (
     "row_sparse",  # E27
     "studies",  # E28
     "small_tables",  # E30
-    "single_cells",  # E31
     "table_checks",  # E34
 )
 

@@ -30,9 +30,14 @@ from ..models.description import ModelPath
 from ..persistence import versions
 from ..phrases import join_items, percent, truncate
 from ..stability import PermutationNull, Stability
-from .links import Database, find_database
 from .methods_text import describe_methods
-from .narrative import describe_selection, narrate
+from .narrative import (
+    describe_selection,
+    describe_shared,
+    name_views,
+    narrate,
+    selects_many_under_null,
+)
 from .redundancy import Redundancy, find_redundancy, list_others
 from .robustness import Robustness
 
@@ -178,7 +183,6 @@ def render(
     robustness = Robustness.from_json(about.get("robustness"))
     heat = _heat_map(found)
     redundancy = Redundancy.from_json(about.get("redundancy"), len(found.names))
-    database = find_database(found.names) if found.named else None
     if scores is not None and scores.shape[1] == 0:
         scores = None  # no components to plot
     environment = Environment(
@@ -201,17 +205,19 @@ def render(
             null=null,
             stability=stability,
             robustness=robustness,
+            view_names=about.get("views") or (),
         ),
+        "shared": describe_shared(found, about.get("views") or ()),
         "robustness": robustness,
-        "caution": (null is not None and (null.selects_under_null or null.consistent_with_null))
+        "caution": selects_many_under_null(found, null)
+        or (null is not None and null.consistent_with_null)
         or (robustness is not None and robustness.headline() is not None),
         "stability": stability,
         "selection": describe_selection(found, null),
         "redundancy": None if redundancy is None else _redundancy_table(redundancy, found),
-        "database": database,
         "explained": percent(found.explained),
         "heat": heat,
-        "views": _views(found),
+        "views": _views(found, about.get("views") or ()),
         "converges": bool(found.stop_reason or found.objective_paths),
         "curve_caption": None if found.comparison is None else _curve_caption(found.comparison),
         "parameters": {
@@ -219,7 +225,7 @@ def render(
         },
         "versions": about.get("versions") or versions(),
         "data": _to_embedded_json(
-            page_data(found, scores, ids, label, about.get("label"), stability, database)
+            page_data(found, scores, ids, label, about.get("label"), stability)
         ),
         "print_note": _print_note(heat),
         "n_shown": None if scores is None else min(len(scores), MAX_POINTS),
@@ -260,7 +266,6 @@ def page_data(
     label: Sequence[Any] | None,
     label_name: str | None,
     stability: Stability | None = None,
-    database: Database | None = None,
 ) -> dict[str, Any]:
     """Return the data of the plots and the table, the most relevant first."""
     order = found.order
@@ -276,9 +281,6 @@ def page_data(
             "qvalues": _round(found.tests.qvalues[order]),
         },
         "frequency": None if stability is None else _round(stability.frequency[order]),
-        "link": None
-        if database is None
-        else {"url": database.url, "pattern": database.pattern.pattern},
         "path": None if found.comparison is None else _curve(found.comparison),
         "objectives": [_objective(path) for path in found.objective_paths if path.size > 1],
         "scores": None if scores is None else _scatter(scores, ids, label, label_name),
@@ -436,7 +438,7 @@ def _print_note(heat: dict[str, Any]) -> str:
     return f"Only {join_items(parts)} are printed." if parts else ""
 
 
-def _views(found: Findings) -> dict[str, Any] | None:
+def _views(found: Findings, names: Sequence[str]) -> dict[str, Any] | None:
     """Return the proportions of variance explained in each of several views."""
     if found.views is None or len(found.views.columns) < 2:
         return None
@@ -444,11 +446,13 @@ def _views(found: Findings) -> dict[str, Any] | None:
     largest = float(np.max(proportions, initial=0.0)) or 1.0
     rows = [
         (
-            f"view {view + 1}, {columns.size:,} variables",
+            f"{name}, {columns.size:,} variables",
             percent(float(found.views.explained[view].sum())),
             [(f"{value:.1%}" if value else "0", value / largest) for value in row.tolist()],
         )
-        for view, (columns, row) in enumerate(zip(found.views.columns, proportions, strict=True))
+        for view, (name, columns, row) in enumerate(
+            zip(name_views(found, names), found.views.columns, proportions, strict=True)
+        )
     ]
     return {"rows": rows, "n_components": proportions.shape[1]}
 

@@ -1,4 +1,4 @@
-"""A matrix minus a matrix of low rank: centring within groups, residuals.
+"""Operators minus a matrix of low rank, for centring and residuals.
 
 The operator represents X - L R for another operator X, L of shape (n, k) and R of shape (k, p) with
 small k. Neither L R nor the difference is formed, so that a sparse matrix stays sparse.
