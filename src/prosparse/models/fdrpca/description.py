@@ -101,7 +101,7 @@ METHOD = Method(
         Option(
             "null",
             "null",
-            "null hypothesis: robust (rows may have unequal noise) or exchangeable (they may not)",
+            "null hypothesis: robust (rows may have unequal noise) or exchangeable (equal noise)",
             default="robust",
         ),
         Option(
