@@ -20,8 +20,9 @@ from ..errors import ParameterError, check_choice
 from ..registry import Method, Option, offered
 from ..report.plots import FORMATS
 from ..tables import READERS, ReadOptions, file_extension
+from ..tables.censored_values import CENSORED
 from ..tables.delimited import read_delimited
-from ..tables.number_format import CENSORED, THOUSANDS
+from ..tables.number_format import THOUSANDS
 from ..tables.roles_file import merge_options, read_roles
 from ..tables.workbook import EXTENSIONS
 from .estimators import DEFAULT_METHOD, MISSING

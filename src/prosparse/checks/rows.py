@@ -10,7 +10,8 @@ from scipy.stats import rankdata
 
 from ..errors import plural
 from ..phrases import percent
-from ..structure.row_diagnostics import find_duplicates, outlying_rows
+from ..structure.duplicate_rows import find_duplicates
+from ..structure.row_diagnostics import outlying_rows
 from ..tables.quoting import quote_argument
 from .numbers import Numbers
 from .result import Finding, Severity, capitalise, name_rows
