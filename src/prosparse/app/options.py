@@ -139,7 +139,9 @@ class TableOptions(NamedTuple):
     ] = None
     skip_lines: Annotated[
         str | None,
-        _file_format(metavar="N,N", help="Numbers of lines that are not read, such as units."),
+        _file_format(
+            metavar="N,N", help="Numbers of lines that are not read, such as lines of units."
+        ),
     ] = None
     ignore_rows: Annotated[
         list[str] | None,
