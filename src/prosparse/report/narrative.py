@@ -1,6 +1,6 @@
 """Sentences about the results of a fitted model.
 
-All numbers come from the fitted arrays and are rounded by the functions of `phrases`.
+Numbers are read from the fitted attributes and rounded by the functions of `phrases`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ..stability import PermutationNull, Stability, near_optimal_sizes
 from .robustness import Robustness
 
 MAX_NAMED = 5  # maximum number of variables in a sentence
-MAX_DESCRIBED = 3  # maximum number of components to describe
+MAX_DESCRIBED = 3  # maximum number of described components
 MIN_RELATIVE_LOADING = 0.3  # minimum loading to be named, relative to the largest
 MIN_DOMINANT = 0.5  # minimum proportion of the squared loadings of dominant variables
 HIGH_COMMUNALITY = 0.5
-MIN_MANY = 100  # number of variables of a table such as gene expression
+MIN_MANY = 100  # minimum number of variables of a large table, such as gene expression
 MAX_SPECIFIC = 0.5  # proportion of selected variables above which a selection is not specific
 
 
@@ -29,9 +29,9 @@ def narrate(
     stability: Stability | None = None,
     robustness: Robustness | None = None,
 ) -> list[str]:
-    """Describe the results for readers who are not familiar with the method.
+    """Describe the results for readers unfamiliar with the method.
 
-    Returns sentences, of which the first is the headline.
+    The result is a list of sentences, of which the first is the headline.
     """
     sentences = [headline(found, null, robustness)]
     if found.n_selected == 0:
@@ -85,7 +85,7 @@ def headline(
 
 
 def describe_selection(found: Findings, null: PermutationNull | None = None) -> str:
-    """Return the numbers of selected variables, observed and under the null."""
+    """Describe the observed and expected numbers of selected variables."""
     text = f"{found.n_selected:,} of {len(found.names):,}"
     if found.size_given:
         text += ", as requested"
@@ -205,7 +205,7 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
 
 
 def describe_covariates(covariates: CovariateEffects) -> str:
-    """State how much of the variables the covariates explain."""
+    """Describe the proportion of variance explained by the covariates."""
     names = join_items([quote_name(name) for name in covariates.names])
     r2 = covariates.r2
     verb = "explains" if len(covariates.names) == 1 else "explain"
