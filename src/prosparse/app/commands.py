@@ -184,6 +184,14 @@ def select(
     table_options: TableOptions,
     diagnostic_options: DiagnosticOptions,
     output_options: OutputOptions,
+    table: Annotated[
+        list[Path] | None,
+        model_option(
+            metavar="FILE",
+            help="Further table of the same rows, for sca. Can be repeated. Rows are matched by "
+            "name, and the fixes of the check are applied.",
+        ),
+    ] = None,
     plots: Plots = None,
     output: Folder = None,
 ) -> None:
@@ -194,6 +202,7 @@ def select(
             (model_options, iteration_options, preparation_options, diagnostic_options),
             method_options,
             **table_options.analysis_settings(),
+            tables=tuple(table or ()),
         )
         written = _write_analysis(
             file, table_options.read_options(file), options, output_options, output, plots
@@ -592,7 +601,7 @@ def _write_analysis(
     """
     folder = output or Path(f"{file_stem(file)}-prosparse")
     formats = parse_plots(plots)
-    check_results_folder(folder, input_files(read_options, file, costs))
+    check_results_folder(folder, input_files(read_options, file, costs, *options.tables))
     if output is None:
         check_same_table(folder, folder / MODEL, file)
     result = _analyse_file(file, read_options, options, output_options)

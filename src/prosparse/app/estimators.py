@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from sklearn.utils import get_tags
@@ -31,7 +32,8 @@ class AnalysisOptions(NamedTuple):
     include: tuple[str, ...] = ()  # variables that a panel must contain
     exclude: tuple[str, ...] = ()  # variables that a panel must not contain
     costs: Mapping[str, float] = {}  # cost of each variable of a panel by name
-    permutations: int | None = 0  # number of null datasets; None: the default number if a fit is fast
+    tables: tuple[Path, ...] = ()  # further tables of the same rows
+    permutations: int | None = 0  # number of null datasets; None: a few if a fit is fast
     stability: int = 0  # number of random halves of the rows, for stability selection
 
     @property
@@ -46,6 +48,9 @@ def build_estimator(options: AnalysisOptions) -> VariableSelector:
     Options without an effect on the method raise a `ParameterError`.
     """
     method = options.description
+    if options.tables and not method.fits_views:
+        names = [other.name for other in offered().values() if other.fits_views]
+        _refuse_unused("--table", options.method, names)
     parameters: dict[str, Any] = {}
     for parameter, flag, value, is_given in (
         ("n_components", "--components", options.components, options.components != "auto"),
@@ -118,9 +123,15 @@ def set_variables(model: VariableSelector, options: AnalysisOptions, names: Sequ
     model.set_params(**parameters)
 
 
+def set_views(model: VariableSelector, views: Mapping[str, list[int]]) -> None:
+    """Set the columns of each of several tables, which stand side by side."""
+    if len(views) > 1:
+        model.set_params(views=[slice(min(k), max(k) + 1) for k in views.values()])
+
+
 def missing_strategy(options: AnalysisOptions, model: VariableSelector) -> str:
     """Return the argument ``missing`` of `prosparse.tables.prepare_table`."""
-    if options.missing != "impute":
+    if options.missing != "impute" and not options.tables:
         return options.missing
     if get_tags(model).input_tags.allow_nan:
         return "allow"

@@ -24,6 +24,7 @@ from ..tables.roles_file import is_roles_file
 MODEL, REPORT = "model.prosparse", "report.html"
 RESULTS = ("selected.csv", "scores.csv", "loadings.csv", MODEL, REPORT)
 REGRESSION_RESULTS = ("selected.csv", "predictions.csv", "coefficients.csv", MODEL, REPORT)
+IMPUTED = ("imputed.csv", "imputed_cells.csv")
 APPLICATION_RESULTS = (
     "scores.csv", "predictions.csv", "reconstructions.csv", "drift.csv", MODEL, REPORT
 )  # fmt: skip
@@ -80,7 +81,7 @@ def check_results_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
                 f"{file} is in the folder {path}, which the results would replace: select another "
                 "folder with --output."
             )
-    known = {*RESULTS, *REGRESSION_RESULTS, *APPLICATION_RESULTS}
+    known = {*RESULTS, *IMPUTED, *REGRESSION_RESULTS, *APPLICATION_RESULTS}
     unknown = sorted(
         entry.name
         for entry in content

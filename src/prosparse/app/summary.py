@@ -16,6 +16,7 @@ from ..phrases import percent, quote_name
 from ..report.narrative import (
     describe_covariates,
     describe_selection,
+    describe_shared,
     list_communalities,
 )
 from ..report.robustness import Robustness
@@ -73,6 +74,8 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
             "explained_variance_ratio": found.explained,
         }
     return summary | {
+        "shared": describe_shared(found, about["views"]),
+        "n_imputed": about["n_imputed"],
         "caution": None if robustness is None else robustness.headline(),
         "robustness": about.get("robustness"),
         "check": about["check"]["findings"],
@@ -101,6 +104,10 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
     qualification = None if robustness is None else robustness.headline()
     if qualification:
         rows.append(("caution", qualification))
+    rows += [
+        ("shared" if k == 0 else "", sentence)
+        for k, sentence in enumerate(describe_shared(found, about["views"]))
+    ]
     rows.append(("selected", describe_selection(found, null)))
     rows.append(("reason", found.reason))
     if found.covariates is not None:

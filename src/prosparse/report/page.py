@@ -31,7 +31,13 @@ from ..persistence import versions
 from ..phrases import join_items, percent, truncate
 from ..stability import PermutationNull, Stability
 from .methods_text import describe_methods
-from .narrative import describe_selection, narrate
+from .narrative import (
+    describe_selection,
+    describe_shared,
+    name_views,
+    narrate,
+    selects_many_under_null,
+)
 from .redundancy import Redundancy, find_redundancy, list_others
 from .robustness import Robustness
 
@@ -199,16 +205,19 @@ def render(
             null=null,
             stability=stability,
             robustness=robustness,
+            view_names=about.get("views") or (),
         ),
+        "shared": describe_shared(found, about.get("views") or ()),
         "robustness": robustness,
-        "caution": (null is not None and (null.selects_under_null or null.consistent_with_null))
+        "caution": selects_many_under_null(found, null)
+        or (null is not None and null.consistent_with_null)
         or (robustness is not None and robustness.headline() is not None),
         "stability": stability,
         "selection": describe_selection(found, null),
         "redundancy": None if redundancy is None else _redundancy_table(redundancy, found),
         "explained": percent(found.explained),
         "heat": heat,
-        "views": _views(found),
+        "views": _views(found, about.get("views") or ()),
         "converges": bool(found.stop_reason or found.objective_paths),
         "curve_caption": None if found.comparison is None else _curve_caption(found.comparison),
         "parameters": {
@@ -429,7 +438,7 @@ def _print_note(heat: dict[str, Any]) -> str:
     return f"Only {join_items(parts)} are printed." if parts else ""
 
 
-def _views(found: Findings) -> dict[str, Any] | None:
+def _views(found: Findings, names: Sequence[str]) -> dict[str, Any] | None:
     """Return the proportions of variance explained in each of several views."""
     if found.views is None or len(found.views.columns) < 2:
         return None
@@ -437,11 +446,13 @@ def _views(found: Findings) -> dict[str, Any] | None:
     largest = float(np.max(proportions, initial=0.0)) or 1.0
     rows = [
         (
-            f"view {view + 1}, {columns.size:,} variables",
+            f"{name}, {columns.size:,} variables",
             percent(float(found.views.explained[view].sum())),
             [(f"{value:.1%}" if value else "0", value / largest) for value in row.tolist()],
         )
-        for view, (columns, row) in enumerate(zip(found.views.columns, proportions, strict=True))
+        for view, (name, columns, row) in enumerate(
+            zip(name_views(found, names), found.views.columns, proportions, strict=True)
+        )
     ]
     return {"rows": rows, "n_components": proportions.shape[1]}
 

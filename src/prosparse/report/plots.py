@@ -35,6 +35,7 @@ def write_plots(
     label: Sequence[Any] | None = None,
     label_name: str | None = None,
     tests: Sequence[Association] = (),
+    view_names: Sequence[str] | None = None,
 ) -> list[Path]:
     """Write all plots of a fitted model to files.
 
@@ -55,7 +56,9 @@ def write_plots(
     label_name : str or None, default=None
         Name of the label.
     tests : sequence of Association, default=()
-        Tests of labels against components, stated in the titles of the score plots.
+        Tests of labels against components, which the titles of the scores state.
+    view_names : sequence of str or None, default=None
+        Names of the views of the model, if it has several.
 
     Returns
     -------
@@ -66,7 +69,7 @@ def write_plots(
     from matplotlib import pyplot
 
     from ..findings import findings_of
-    from ..plot import ScoresDisplay, displays_of
+    from ..plot import ScoresDisplay, ViewsDisplay, displays_of
 
     for name in formats:
         check_choice("formats", name, FORMATS)
@@ -77,7 +80,8 @@ def write_plots(
     with mpl.rc_context(style):
         for display in displays_of(model):
             if display is not ScoresDisplay:
-                drawn = display.from_estimator(model)
+                names = {"view_names": view_names} if display is ViewsDisplay else {}
+                drawn = display.from_estimator(model, **names)
                 paths += _save(drawn.figure_, folder, _file_name(display.__name__), formats)
         if scores is None or not scores.shape[1]:
             scores = np.empty((0, 0))
