@@ -95,7 +95,7 @@ def run(
     further: list[tuple[Path, ReadOptions]] = []
     joined = JoinedTables(table, {})
     if options.tables:
-        build_estimator(options)  # invalid options raise errors before the work
+        build_estimator(options)  # invalid options raise errors before the analysis
         tables = [table]
         for other in options.tables:
             checked = correct_file(other)
@@ -120,7 +120,7 @@ def analyse(
 ) -> Result:
     """Check and prepare a table, fit a model and describe the analysis.
 
-    The values of the table may be replaced. Errors name the options of the command line, and the
+    The values of the table may be replaced. Errors refer to options of the command line, and the
     report shows ``command``. ``progress`` is called with each of `STAGES`. ``views`` are the
     columns of several tables, of which ``further`` are all but the first, with their options.
     """

@@ -21,7 +21,7 @@ MIN_RELATIVE_LOADING = 0.3  # minimum loading to be named, relative to the large
 MIN_DOMINANT = 0.5  # minimum proportion of the squared loadings of dominant variables
 HIGH_COMMUNALITY = 0.5
 MIN_NULL_PROPORTION = 0.1  # number selected under the null that qualifies the headline
-MIN_MANY = 100  # number of variables of a table such as gene expression
+MIN_MANY = 100  # minimum number of variables of a large table, such as gene expression
 MAX_SPECIFIC = 0.5  # proportion of selected variables above which a selection is not specific
 
 

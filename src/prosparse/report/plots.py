@@ -56,7 +56,7 @@ def write_plots(
     label_name : str or None, default=None
         Name of the label.
     tests : sequence of Association, default=()
-        Tests of labels against components, which the titles of the scores state.
+        Tests of labels against components, stated in the titles of the score plots.
     view_names : sequence of str or None, default=None
         Names of the views of the model, if it has several.
 
