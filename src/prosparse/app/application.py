@@ -245,7 +245,7 @@ def apply_model(
 
 def _missing_in(X: Any, columns: np.ndarray) -> np.ndarray:
     if hasattr(X, "toarray"):
-        return np.zeros((X.shape[0], 1), dtype=bool)  # readers raise an error for missing values in sparse tables
+        return np.zeros((X.shape[0], 1), dtype=bool)  # sparse tables are complete
     return np.asarray(np.isnan(np.asarray(X)[:, columns]))
 
 

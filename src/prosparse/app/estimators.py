@@ -33,7 +33,7 @@ class AnalysisOptions(NamedTuple):
     exclude: tuple[str, ...] = ()  # variables that a panel must not contain
     costs: Mapping[str, float] = {}  # cost of each variable of a panel by name
     tables: tuple[Path, ...] = ()  # further tables of the same rows
-    permutations: int | None = 0  # number of null datasets; None: the default number if a fit is fast
+    permutations: int | None = 0  # number of null datasets; None: by default, if a fit is fast
     stability: int = 0  # number of random halves of the rows, for stability selection
 
     @property

@@ -153,7 +153,7 @@ def separate_labels(ax: Axes, labels: Sequence[Annotation], others: np.ndarray) 
         left = max(0.0, limits.x0 - box.x0) - max(0.0, box.x1 - limits.x1)
         places = [box.translated(left, shift) for shift in shifts]
         inside = [b for b in places if b.y0 >= limits.y0 and b.y1 <= limits.y1] or places[:1]
-        best = min(inside, key=lambda b: sum(map(b.overlaps, occupied)))  # the nearest position among ties
+        best = min(inside, key=lambda b: sum(map(b.overlaps, occupied)))  # the nearest among ties
         x, y = label.xyann
         points = 72.0 / figure.dpi
         label.xyann = (x + points * left, y + points * (best.y0 - box.y0))

@@ -165,7 +165,7 @@ class ModelSizeDisplay(Display):
         ModelSizeDisplay
         """
         ax = self._set_axes(ax)
-        from matplotlib.ticker import MaxNLocator  # after `_set_axes`, which reports a missing Matplotlib
+        from matplotlib.ticker import MaxNLocator  # `_set_axes` reports a missing package
 
         size = np.arange(self.probability.size)
         colours = np.where(size == self.n_selected, SELECTED, NOT_SELECTED)
