@@ -1,4 +1,4 @@
-"""Python script that repeats an analysis with the interface of prosparse."""
+"""Export of a Python script that repeats an analysis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def export_script(
     scaled: bool,
     further: Sequence[tuple[Path, ReadOptions]] = (),
 ) -> str:
-    """Write a script that reads and prepares the table, and fits the model.
+    """Write a script that reads and prepares a table, and fits the model.
 
     ``scaled`` states whether the columns were divided by their standard deviations before the fit.
     ``further`` are further tables of the same rows.
