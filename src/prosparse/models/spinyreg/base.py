@@ -53,6 +53,8 @@ class SpinyBase(VariableSelector):
     intercept_: Any
     candidate_indices_: np.ndarray
     inclusion_probability_: np.ndarray
+    dense_probability_: float
+    _nonzero_probability: np.ndarray  # (p,) that a coefficient is not zero
     conditional_coef_mean_: np.ndarray
     conditional_coef_std_: np.ndarray
     # Inputs of the variance of a prediction, in addition to the noise.
@@ -139,6 +141,8 @@ class SpinyBase(VariableSelector):
             return full
 
         self.inclusion_probability_ = on_all_columns(average.inclusion)
+        self._nonzero_probability = on_all_columns(average.nonzero)
+        self.dense_probability_ = average.dense_probability
         self.conditional_coef_mean_ = self._by_response(
             on_all_columns(average.active_mean * to_units)
         )
@@ -196,7 +200,7 @@ class SpinyBase(VariableSelector):
             raise ParameterError(f"`level` must be in (0, 1), got {level!r}.")
         if self._averaged:
             return mixture_interval(
-                self.inclusion_probability_,
+                self._nonzero_probability,
                 self.conditional_coef_mean_,
                 self.conditional_coef_std_,
                 level,
