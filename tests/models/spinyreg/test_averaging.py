@@ -15,7 +15,7 @@ from prosparse import NoStructureWarning, ParameterError, SpinyRegressor, load, 
 from prosparse.datasets import make_sparse_regression
 from prosparse.models.spinyreg import averaging as av
 from prosparse.models.spinyreg import slab_scales as ss
-from prosparse.models.spinyreg.linear_states import JumpTargets, LinearVisit, orientation
+from prosparse.models.spinyreg.linear_states import JumpTargets, LinearVisit
 from prosparse.models.spinyreg.screening import max_linear_sizes
 from prosparse.models.spinyreg.stepwise import log_size_prior, rules_for, search
 
@@ -52,20 +52,20 @@ def label_prior(labels):
     return float(share @ (theta ** sum(labels) * (1 - theta) ** (len(labels) - sum(labels))))
 
 
-def priors_of(q, rho, two):
+def priors_of(q, rho, two, common=False):
     """Yield marks, prior covariance of q coefficients relative to sigma2 / lambda, and prior."""
     for marks in itertools.product((0, 1), repeat=q):
         if rho:
             s = 2.0 * np.array(marks) - 1.0
             first = tuple(int(mark == marks[0]) for mark in marks)
-            yield first, np.eye(q) + rho * np.outer(s, s), label_prior(marks)
+            yield first, np.eye(q) + rho * np.outer(s, s), label_prior(marks) if common else 0.5**q
         elif two:
             yield marks, np.diag(np.where(marks, 64.0, 1.0)), label_prior(marks)
         elif not any(marks):
             yield marks, np.eye(q), 1.0
 
 
-def slow_terms(X, y, prior):
+def slow_terms(X, y, prior, common=False):
     """Enumerate all sets, marks and grid points; centred y has n - 1 degrees of freedom."""
     n, p = X.shape
     free, log_prior = n - 1, log_size_prior(p)
@@ -73,7 +73,7 @@ def slow_terms(X, y, prior):
     for q in range(p + 1):
         cases, states = [], []
         for a, (log_ratio, rho, two, log_kind) in enumerate(zip(*prior.grid, strict=True)):
-            for marks, covariance, share in priors_of(q, rho, two):
+            for marks, covariance, share in priors_of(q, rho, two, common):
                 cases.append((covariance.reshape(q, q) / np.exp(log_ratio), log_kind, share))
                 states.append((marks, a))
         B = np.array([case[0] for case in cases])
@@ -132,6 +132,25 @@ def test_enumeration_equals_dense_sums(summed):
     assert found.covariance[0, 0, 0] == pytest.approx(noise / 25, rel=1e-9)
     assert found.sigma2[0] == pytest.approx(noise, rel=1e-9)
     assert found.excluded_variance == 0.0
+
+
+def test_common_sign():
+    """Effects of one sign are more probable; flipped columns change the result."""
+    X, y, data, _ = problem(25, 4, seed=3, q=2, noise=3.0)
+    data = data._replace(common_sign=True)
+    _, space = searched(data, 25, 4)
+    inclusion, mean, _, _ = slow_average(slow_terms(X, y, space.prior, common=True))
+    found = sum_all(space)
+    np.testing.assert_allclose(found.inclusion, inclusion, rtol=1e-9)
+    np.testing.assert_allclose(found.mean[0], mean, rtol=1e-8, atol=1e-12)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 30))
+    y = 0.4 * X[:, :5].sum(axis=1) + rng.standard_normal(60)
+    probabilities = [
+        SpinyRegressor(common_sign=same).fit(X * signs, y).inclusion_probability_[:5].sum()
+        for same, signs in ((False, 1.0), (True, 1.0), (True, rng.choice([-1.0, 1.0], 30)))
+    ]
+    assert probabilities[1] > max(probabilities[0], probabilities[2])
 
 
 def test_jump_process_agrees_with_enumeration(summed, monkeypatch):
@@ -204,7 +223,11 @@ def test_rates_follow_from_densities(terms):
     p, grid = data.n_variables, prior.grid
     independent, scale = grid.n_independent, int(np.flatnonzero(grid.two)[0])
     states = [((0, 3), (1, 0), scale + 3), ((1,), (0,), 0), ((), (), 5), ((), (), independent + 3)]
-    states += [((0, 2, 3), (0, 0, 0), scale + 4), ((2,), (1,), independent + 3), ((1,), (1,), scale)]
+    states += [
+        ((0, 2, 3), (0, 0, 0), scale + 4),
+        ((2,), (1,), independent + 3),
+        ((1,), (1,), scale),
+    ]
     states += [((0, 1, 2, 3, 4), (1, 1, 1, 0, 1), independent), ((0, 1, 2, 3, 4), (1,) * 5, scale)]
     states += [((0, 1, 4), (1, 0, 0), a) for a in range(scale, grid.rho.size, 4)]
     states += [((0, 1, 4), (0, 0, 0), 2)]
@@ -276,18 +299,6 @@ def test_jumps_between_priors_are_reversible(summed):
     assert any(unlike)
 
 
-def test_orientation_depends_on_correlations_only():
-    """Flipped columns are flipped back; neighbours in the tree are positively correlated."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((50, 8)) @ (np.eye(8) - 0.8 * np.eye(8, k=1))
-    flips = rng.choice([-1.0, 1.0], 8)
-    G = X.T @ X
-    signs = orientation(G, np.diagonal(G), 1.0)
-    flipped = orientation(G * flips * flips[:, None], np.diagonal(G), flips[0])
-    np.testing.assert_array_equal(flipped * flips, signs)
-    assert np.all(np.diagonal(G * signs * signs[:, None], 1) > 0.0)
-
-
 def dense_terms(X, y, space):
     """Enumerate all sets, marks, grid points and levels of total coefficients."""
     n, p = X.shape
@@ -317,7 +328,8 @@ def test_dense_component_agrees_with_dense_sums(monkeypatch):
     fit, sparse_space = searched(data, 25, 3)
     grid = sparse_space.prior.grid
     few = ss.PriorGrid(*(each[::4] for each in grid))
-    assert few.two.any() and few.rho.any()
+    assert few.two.any()
+    assert few.rho.any()
     sparse_space.prior = sparse_space.prior._replace(grid=few)
     space = sparse_space.with_dense_component()
     assert space.with_dense_component() is None

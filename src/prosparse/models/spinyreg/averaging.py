@@ -310,7 +310,9 @@ def mix(first: Average, second: Average, weight: float, mean_squares: np.ndarray
         at = np.searchsorted(candidates, average.candidates)
         n_others = matrix.shape[-1] - at.size
         at = np.concatenate([np.arange(n_others), n_others + at])
-        full = np.zeros((*matrix.shape[:-2], n_others + candidates.size, n_others + candidates.size))
+        full = np.zeros(
+            (*matrix.shape[:-2], n_others + candidates.size, n_others + candidates.size)
+        )
         full[..., at[:, None], at] = matrix
         return full
 
@@ -338,8 +340,7 @@ def mix(first: Average, second: Average, weight: float, mean_squares: np.ndarray
         nonzero=nonzero,
         intercept=mixed(first.intercept, second.intercept),
         mean=mixed(first.mean, second.mean),
-        variance=mixed(first.variance, second.variance)
-        + between * (first.mean - second.mean) ** 2,
+        variance=mixed(first.variance, second.variance) + between * (first.mean - second.mean) ** 2,
         active_mean=active_mean,
         active_variance=np.maximum(squares - active_mean**2, 0.0),
         candidates=candidates,

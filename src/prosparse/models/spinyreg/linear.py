@@ -85,6 +85,7 @@ class LinearModel(NamedTuple):
     low: float  # lower and upper bound of log lambda
     high: float
     noise_floor: np.ndarray  # (m,) minimum noise variances
+    common_sign: bool = False  # whether coefficients of a common magnitude tend to agree in sign
 
     @property
     def trials(self) -> Trials:

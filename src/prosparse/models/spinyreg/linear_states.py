@@ -11,7 +11,8 @@ p(sigma2) ~ 1/sigma2 integrate out in closed form (`slab_scales`). With f degree
 A state is a set with a mark for each variable, a size or a sign, at one grid point of the prior and
 one level of the dense component (`dense`). Each flip of a variable, change of a mark, of the grid
 point and of the level has the rate pi(new) / (pi(old) + pi(new)), so detailed balance holds and no
-move is rejected. All rates of flips follow from rank-one formulas. They also give the probability of each variable given all others; averaging
+move is rejected. The rates of flips follow from rank-one formulas. They also give the probability
+of each variable given all others; averaging
 these (Rao-Blackwellisation) needs far fewer states than counting visits, [ZR19].
 
 If a few variables explain y together but none explains much alone, all sets between the empty set
@@ -144,10 +145,12 @@ class LinearStates:
     def take(self, order: np.ndarray) -> LinearStates:
         """Restrict the states to some variables.
 
-        They are oriented, so the draws do not depend on the signs of the columns.
+        They are made positively correlated with the response, so the draws do not depend on the
+        signs of the columns, unless these matter.
         """
         model = self.model.take(order)
-        sign = orientation(model.G, model.d, float(model.B[0, 0]))
+        flipped = (model.B[:, 0] < 0.0) & (not model.common_sign)
+        sign = np.where(flipped, -1.0, 1.0)
         model = model._replace(G=model.G * sign * sign[:, None], B=model.B * sign[:, None])
         columns, sign = self.columns[order], self.sign[order] * sign
         return LinearStates(model, self.prior, self.dense, columns, sign)
@@ -169,7 +172,7 @@ class LinearStates:
         """Return the most probable state of the set v, of its subsets and of ``targets``."""
         self.targets = self.find_targets([v, v[:0], *targets])
         log_density = self.targets.log_density
-        return self.targets.find(*np.unravel_index(int(log_density.argmax()), log_density.shape))
+        return self.targets.find(*divmod(int(log_density.argmax()), log_density.shape[1]))
 
     def max_log_posterior(self, v: np.ndarray) -> float:
         """Return the log posterior of the best state of the set v and its subsets."""
@@ -227,9 +230,7 @@ class LinearStates:
         every = np.concatenate([local.rates, rates, self.targets.rates(((v, marks), a, level))])
         log_posterior = local.log_density[a] + self.prior.log_prior[len(v)]
         log_posterior += self.log_offset(level)
-        return LinearVisit(
-            members, log_posterior, np.cumsum(every), local.inclusion, local.signs
-        )
+        return LinearVisit(members, log_posterior, np.cumsum(every), local.inclusion, local.signs)
 
     def move(self, key: Hashable, state: VisitedState, j: int) -> StateKey:
         """Return the state to which move ``j`` of `visit` leads."""
@@ -365,23 +366,6 @@ class LinearStates:
             by_size[:, q] += sums.weight - before
             size_probability[q] += float(weights.sum())
         return sums, by_size, size_probability
-
-
-def orientation(G: np.ndarray, d: np.ndarray, first: float) -> np.ndarray:
-    """Return (p,) signs that make strongly correlated columns positively correlated.
-
-    Each column is positively correlated with the one before it of largest absolute correlation, and
-    the first one has the sign of ``first``. Effects of correlated variables then tend to have the
-    same sign. Columns are in order of their correlation with the response, so the orientation of
-    promising variables does not depend on the many others.
-    """
-    correlation = G / np.sqrt(d * d[:, None])
-    sign = np.ones(d.size)
-    sign[0] = -1.0 if first < 0.0 else 1.0
-    for j in range(1, d.size):
-        near = int(np.abs(correlation[j, :j]).argmax())
-        sign[j] = -sign[near] if correlation[j, near] < 0.0 else sign[near]
-    return sign
 
 
 def mark_first(marked: Marked, common: bool) -> Marked:

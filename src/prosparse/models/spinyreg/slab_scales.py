@@ -10,8 +10,8 @@ large variables have the prior B(1/2 + k, 1/2 + q - k) / B(1/2, 1/2). In the col
 coefficients have the same variance; X_v denotes these columns.
 
 Common magnitude. w_j = s_j (mu + u_j) with signs s_j of probability 1/2,
-mu ~ N(0, rho sigma2 / lambda) and u_j ~ N(0, sigma2 / lambda). With mu integrated out, the q
-coefficients have
+mu ~ N(0, rho sigma2 / lambda) and u_j ~ N(0, sigma2 / lambda). With a common sign, a proportion
+theta ~ Beta(1/2, 1/2) of the signs is positive. With mu integrated out, the q coefficients have
 
     Cov w = sigma2 / lambda (I + rho s s') ,      its inverse  lambda / sigma2 (I - g_q s s') ,
 
@@ -32,7 +32,8 @@ t = s'P_0 s and c = s'P_0 X_v'y, with h = lambda g_q,
     log det W = log det W_0 + log(1 - h t) ,
 
 so the eigenvalues of X_v'X_v give the density at every lambda and rho. Several responses have
-independent coefficients only: the logarithms of their residual sums R_k and of the determinants add up.
+independent coefficients only: the logarithms of their residual sums R_k and of the determinants add
+up.
 
 Neighbours. With one additional variable g_q becomes g = g_(q+1), which changes W by
 (h - lambda g) s s' before x_j is added. Let P, m and R be those after this change. With the scale
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
 SCALE_RATIO = 8.0  # ratio of the large scale to the small one
 LABEL_SHAPE = 0.5  # parameter of the beta prior of the proportion of large coefficients
 PRIOR_PROBABILITY = (0.25, 0.25, 0.5)  # of one scale, two scales and a common magnitude
-SIGN_SHAPE = 0.5  # parameter of the beta prior of the proportion of positive signs
 SCATTER = 0.25  # standard deviation of u_j relative to mu: rho = 1 / SCATTER^2
 MIN_REMAINING = 1e-12  # minimum of the remaining proportion of R
 DOUBLINGS = 4  # number of powers of two of tau on either side of its best value
@@ -151,17 +151,11 @@ def log_label_prior(q: int) -> np.ndarray:
 
 
 @cache
-def log_sign_prior(q: int) -> np.ndarray:
+def log_sign_prior(q: int, common: bool) -> np.ndarray:
     """Compute the (q + 1,) log prior of signs of which 0 .. q are positive, the first positive."""
-    if q == 0:
-        return np.zeros(1)
-    k = np.arange(q + 1)
-    log_prior: np.ndarray = (
-        math.log(2.0)
-        + betaln(SIGN_SHAPE + k, SIGN_SHAPE + q - k)
-        - betaln(SIGN_SHAPE, SIGN_SHAPE)
-    )
-    return log_prior
+    if common and q:
+        return math.log(2.0) + log_label_prior(q)
+    return np.full(q + 1, -max(q - 1, 0) * math.log(2.0))
 
 
 def positive_signs(m: np.ndarray) -> np.ndarray:
@@ -214,7 +208,8 @@ def set_densities(
         gain_factor = h / (1.0 - h * t)
         R = R - (gain_factor * cross * cross)[..., None]
         log_det = log_det + np.log1p(grid.rho * q) + np.log1p(-h * t)
-        log_prior = np.broadcast_to(log_sign_prior(q)[marks.sum(axis=1)][:, None], log_det.shape)
+        log_signs = log_sign_prior(q, model.common_sign)
+        log_prior = np.broadcast_to(log_signs[marks.sum(axis=1)][:, None], log_det.shape)
     else:
         gain_factor = np.zeros(log_det.shape)
         log_prior = grid.log_label_prior(q, marks.sum(axis=1)).T
@@ -250,6 +245,7 @@ class SetPosterior(NamedTuple):
     lam: float
     rho: float
     two: bool  # whether there are two scales
+    common_sign: bool  # whether signs tend to be equal
 
     @property
     def scales(self) -> np.ndarray:
@@ -270,7 +266,7 @@ class SetPosterior(NamedTuple):
     def log_mark_prior(self, q: int, n_large: np.ndarray) -> np.ndarray:
         """Compute the log prior of q marks, (K,) for K numbers of large coefficients."""
         if self.rho:
-            return log_sign_prior(q)[n_large]
+            return log_sign_prior(q, self.common_sign)[n_large]
         if self.two:
             return log_label_prior(q)[n_large]
         return np.where(n_large == 0, 0.0, -np.inf)
@@ -287,8 +283,7 @@ def state_rates(
     all of them, as in `set_densities` but with fewer calls.
     """
     grid, q, independent = prior.grid, v.size, prior.grid.n_independent
-    lams = np.exp(grid.log_ratio)
-    lam, rho = float(lams[a]), float(grid.rho[a])
+    lams, rho = np.exp(grid.log_ratio), float(grid.rho[a])
     scale = np.ones(q) if rho else SCALES[marks]
     signs, reachable = np.zeros(0, dtype=int), np.ones(grid.rho.size, dtype=bool)
     b = model.B.take(v, axis=0) * scale[:, None]
@@ -313,7 +308,7 @@ def state_rates(
             t, cross = (u * u).dot(inverse), (u * c[:, 0]).dot(inverse)
             R = R - (h / (1.0 - h * t) * cross * cross)[:, None]
             log_det += np.log1p(grid.rho * q) + np.log1p(-h * t)
-            log_prior[independent:] = log_sign_prior(q)[signs.sum()]
+            log_prior[independent:] = log_sign_prior(q, model.common_sign)[signs.sum()]
             if rho:
                 Ps = P.dot(s)
                 P += np.outer(Ps, (h[a] / (1.0 - h[a] * t[a])) * Ps)
@@ -326,16 +321,16 @@ def state_rates(
         log_density = grid.log_prior - 0.5 * prior.dof * float(np.log(model.yy).sum())
     to_grid = np.where(reachable, GRID_RATE * expit(log_density - log_density[a]), 0.0)
     to_grid[a] = 0.0
-    posterior = SetPosterior(v, marks, b, P, P.dot(b), R_a, lam, rho, bool(grid.two[a]))
+    kind = float(lams[a]), rho, bool(grid.two[a]), model.common_sign
+    posterior = SetPosterior(v, marks, b, P, P.dot(b), R_a, *kind)
     additions = mark_additions(model, prior, posterior)
     removals, changes = mark_removals(prior, posterior)
     odds = np.logaddexp.reduce(additions, axis=0)  # log odds of each variable given all others
     odds[v] = np.logaddexp(0.0, changes) - removals
-    rates = expit(additions)
-    rates[:, v] = 0.0
-    rates[-1, v] = expit(removals)
-    all_rates = np.concatenate([rates.ravel(), expit(changes), to_grid])
-    return StateRates(all_rates, expit(odds), signs, log_density)
+    additions[:, v] = -math.inf
+    additions[-1, v] = removals
+    rates = np.concatenate([expit(additions).ravel(), expit(changes), to_grid])
+    return StateRates(rates, expit(odds), signs, log_density)
 
 
 def mark_additions(model: LinearModel, prior: SetPrior, posterior: SetPosterior) -> np.ndarray:
@@ -377,7 +372,7 @@ def mark_additions(model: LinearModel, prior: SetPrior, posterior: SetPosterior)
 
 def mark_removals(prior: SetPrior, posterior: SetPosterior) -> tuple[np.ndarray, np.ndarray]:
     """Compute the (q,) gains of removals and of changes of the mark."""
-    _, marks, _, P, m, R, lam, rho, _ = posterior
+    _, marks, _, P, m, R, lam, rho, *_ = posterior
     q, s, dof, n_large = marks.size, posterior.signs, prior.dof, int(marks.sum())
     if q == 0:
         return np.zeros(0), np.zeros(0)
@@ -404,9 +399,7 @@ def mark_removals(prior: SetPrior, posterior: SetPosterior) -> tuple[np.ndarray,
     after = np.maximum(after, lam / (1.0 + rho))
     remaining = np.maximum(growth - e * e / (after[:, None] * R), MIN_REMAINING)
     changes = posterior.log_mark_prior(q, n_large + 1 - 2 * marks) - now
-    changes = changes - 0.5 * (
-        dof * np.log(remaining).sum(axis=1) + R.size * np.log(after * P_ii)
-    )
+    changes = changes - 0.5 * (dof * np.log(remaining).sum(axis=1) + R.size * np.log(after * P_ii))
     if rho and q == 1:  # s and -s are the same model.
         changes = np.full(1, -np.inf)
     return removals, changes
