@@ -26,6 +26,7 @@ MODULES = (
     "row_sparse",  # E27
     "studies",  # E28
     "real_designs",  # E29
+    "small_tables",  # E30
     "table_checks",  # E34
 )
 

@@ -83,19 +83,8 @@ def code_block(
 ) -> Block:
     """Code a category by orthonormal residuals of its indicators.
 
-    Parameters
-    ----------
-    level : ndarray of shape (n,)
-        Position of the level of each row; NaN where missing.
-    n_levels : int
-    adjustment : RowAdjustment
-        Groups and covariates of the rows.
-    scale : ndarray of shape (k,)
-        By which the adjustment divides the covariates.
-
-    Returns
-    -------
-    Block
+    ``level`` (n,) is the position of the level of each row; NaN where missing. ``scale`` (k,)
+    divides the covariates of the adjustment.
     """
     seen = np.flatnonzero(~np.isnan(level))
     indicators = np.eye(n_levels)[level[seen].astype(int)]

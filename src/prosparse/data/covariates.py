@@ -125,13 +125,7 @@ def coding_of(covariates: Sequence[Covariate]) -> CovariateCoding:
 
 
 def read_covariates(covariates: Any, n: int) -> list[Covariate]:
-    """Read the covariates of n rows from any supported type.
-
-    Raises
-    ------
-    ParameterError
-        If the shape is wrong, or entries are missing, infinite, or neither numbers nor labels.
-    """
+    """Read the covariates of n rows from any supported type."""
     columns = _split_columns(covariates)
     if not columns:
         raise ParameterError(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..errors import ParameterError
-from .arrays import from_numpy, to_numpy
 
 if TYPE_CHECKING:
     from .operators.base import Operator
@@ -22,21 +21,6 @@ class RowGroups(NamedTuple):
     codes: np.ndarray  # (n,) group of each row: 0, 1, ...
     sizes: np.ndarray  # (n_groups,) number of rows in each group
     labels: np.ndarray  # (n_groups,) labels as given; strings unless of one of `LABEL_TYPES`
-
-    def column_means(self, op: Operator, weights: np.ndarray | None = None) -> np.ndarray:
-        """Compute the (weighted) mean of each column in each group, (n_groups, p)."""
-        indicators = np.eye(self.sizes.size)[self.codes]
-        if weights is not None:
-            indicators *= weights[:, None]
-        sums = op.rmatmul(from_numpy(indicators, op.column_squares(), op.dtype))
-        return np.asarray(to_numpy(sums).astype(float).T / indicators.sum(axis=0)[:, None])
-
-    def subtract(self, op: Operator, means: np.ndarray) -> Operator:
-        """Subtract values of each group, (n_groups, p), from the columns."""
-        like, indicators = op.column_squares(), np.eye(self.sizes.size)[self.codes]
-        return op.subtract_product(
-            from_numpy(indicators, like, op.dtype), from_numpy(means, like, op.dtype)
-        )
 
     def centre_operator(self, op: Operator) -> Operator:
         """Subtract the group means from a data matrix; sparse data stay sparse."""

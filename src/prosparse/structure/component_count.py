@@ -22,28 +22,14 @@ def count_components(
 ) -> int:
     """Count the components that the selected variables share.
 
-    Parameters
-    ----------
-    data : StandardisedData
-    selected : bool ndarray of shape (p,)
-    max_count : int
-        Maximum number of components.
-
-    Returns
-    -------
-    int
-        0 if fewer than two variables are selected.
-
-    Notes
-    -----
     The residual variance of a variable given the components estimates its *uniqueness* (unique
     variance). Each variable is divided by the square root of its uniqueness, which makes the noise
     white, and the eigenvalues that exceed white noise are counted (`count_signals`).
 
     Leave-one-out residuals overestimate the uniqueness if few variables share many components, and
     the count is too small. Residuals given components that include the variable depend on the
-    number of components, and the count is iterated. This second count is made if there are few
-    rows per variable. It is limited to the number of components that variables are tested against,
+    number of components, and the count is iterated. This second count is made if there are few rows
+    per variable. It is limited to the number of components that variables are tested against,
     because further components are significant but of no practical use.
     """
     members = selected & (data.sums_of_squares > 0.0)

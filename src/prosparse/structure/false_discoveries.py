@@ -22,15 +22,8 @@ _MAX_PVALUE = 1.0 - 1e-9  # a p-value of 1 must not outweigh all others
 def combine_pvalues(pvalues: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Combine p-values of nested models by the Cauchy combination test, [LX20].
 
-    Parameters
-    ----------
-    pvalues : ndarray of shape (n_tests, n_models)
-    weights : ndarray of shape (n_models,) or None
-        Weights of the models, with sum 1; equal by default.
-
-    Returns
-    -------
-    ndarray of shape (n_tests,)
+    The p-values are (n_tests, n_models). ``weights`` (n_models,) have the sum 1 and are equal by
+    default.
     """
     return combine_cauchy_variables(to_cauchy_variables(pvalues), weights)
 
@@ -55,32 +48,12 @@ def combine_cauchy_variables(
 
 
 def adjust_pvalues(pvalues: np.ndarray) -> np.ndarray:
-    """Compute Benjamini-Hochberg adjusted p-values (q-values), [BH95].
-
-    Parameters
-    ----------
-    pvalues : ndarray of shape (n_tests,)
-
-    Returns
-    -------
-    ndarray of shape (n_tests,)
-    """
+    """Compute Benjamini-Hochberg adjusted p-values (q-values), [BH95]."""
     return np.asarray(false_discovery_control(pvalues, method="bh"))
 
 
 def benjamini_hochberg(pvalues: np.ndarray, fdr: float) -> np.ndarray:
-    """Select the discoveries of the Benjamini-Hochberg procedure, [BH95].
-
-    Parameters
-    ----------
-    pvalues : ndarray of shape (n_tests,)
-    fdr : float
-        False discovery rate.
-
-    Returns
-    -------
-    bool ndarray of shape (n_tests,)
-    """
+    """Return a mask of the Benjamini-Hochberg discoveries, [BH95]."""
     n_tests = pvalues.size
     candidates = np.sort(pvalues[pvalues <= fdr])
     below_line = np.flatnonzero(candidates <= fdr * np.arange(1, candidates.size + 1) / n_tests)

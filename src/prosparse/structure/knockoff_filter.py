@@ -41,18 +41,9 @@ _ROUNDING = 1e-12  # relative rounding error of a mean of e-values, at most
 
 
 def compare_with_shadows(statistics: np.ndarray, original_layer: np.ndarray) -> np.ndarray:
-    """Compute W.
+    """Compute W, (p,), from non-negative statistics of all layers, (K + 1, p).
 
-    Parameters
-    ----------
-    statistics : ndarray of shape (K + 1, p)
-        Non-negative statistics of the variables and their shadows.
-    original_layer : int ndarray of shape (p,)
-        Layer of the variable itself.
-
-    Returns
-    -------
-    ndarray of shape (p,)
+    ``original_layer`` (p,) is the layer of the variable itself.
     """
     own = np.arange(statistics.shape[1])
     original = statistics[original_layer, own]

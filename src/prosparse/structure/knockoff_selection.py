@@ -122,21 +122,9 @@ def select_shared_by_knockoffs(
 ) -> SharedByKnockoffs:
     """Select the variables with shared variance.
 
-    Parameters
-    ----------
-    op : Operator
-        Data matrix with columns of equal variance.
-    adjustment : RowAdjustment
-        Groups within which rows are exchangeable, and covariates, for random signs only.
-    options : Knockoffs
-    seen : bool ndarray of shape (n, n_columns) or None
-        Mask of the observed entries; see `prepare_data`.
-    blocks : Blocks or None
-        Variables of the columns; each is a number of one column by default.
-
-    Returns
-    -------
-    SharedByKnockoffs
+    Columns have equal variance. Rows are exchangeable within the groups of ``adjustment``; its
+    covariates require random signs. ``seen`` (n, n_columns) masks the observed entries, see
+    `prepare_data`. Without ``blocks``, each column is a number.
     """
     sizes = np.ones(op.shape[1], dtype=int) if blocks is None else blocks.sizes
     variables = np.arange(sizes.size)
@@ -197,19 +185,9 @@ def estimate_centre(
 
 
 def search_statistics(data: StandardisedData, n_layers: int, robust: bool) -> np.ndarray:
-    """Compute the statistics of all columns.
+    """Compute the statistics of all columns with shadows, (n_layers, p).
 
-    Parameters
-    ----------
-    data : StandardisedData
-        Matrix with shadows, (n, p * n_layers).
-    n_layers : int
-    robust : bool
-        Whether rows may have unequal noise; see `leave_one_out_pvalues`.
-
-    Returns
-    -------
-    ndarray of shape (n_layers, p)
+    ``robust`` states whether rows may have unequal noise; see `leave_one_out_pvalues`.
     """
     tester = LeaveOneOutTester(data, robust, n_layers=n_layers)
     test, columns = find_candidates(tester, _SEARCH_RATE), np.arange(data.p)

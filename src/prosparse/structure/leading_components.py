@@ -83,18 +83,9 @@ class StandardisedData:
     ) -> PrincipalComponents:
         """Compute the principal components of the member columns.
 
-        Parameters
-        ----------
-        members : bool ndarray of shape (p,)
-        count : int
-            Number of components required; less than the number of members and than the degrees of
-            freedom. More may be returned.
-        tolerance : float
-            Residual relative to the largest eigenvalue, if not all components are computed.
-
-        Returns
-        -------
-        PrincipalComponents
+        At least ``count`` are computed, which is less than the number of members and than the
+        degrees of freedom. ``tolerance`` is the residual relative to the largest eigenvalue, if not
+        all are computed.
         """
         last = self.last_components
         if last is not None and np.array_equal(last.members, members):

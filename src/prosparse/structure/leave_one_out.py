@@ -43,6 +43,7 @@ _ZERO_ROOT = 1e-6
 # expanded in powers of the distance from the centre: 4^-26 is below rounding.
 _FAR_DISTANCE = 4.0
 _EXPANSION_ORDER = 26
+_BOUND_TOLERANCE = 0.01  # relative distance of bounds that replace a root
 # Number of weights that one thread processes at a time, and the minimum that is worth a thread.
 _MAX_CHUNK = 2**20
 _MIN_CHUNK = 2**17
@@ -73,22 +74,9 @@ def leave_one_out_r2(
 ) -> R2Bounds:
     """Compute c_1, ..., c_count of each column with the components of the others.
 
-    Parameters
-    ----------
-    eigenvalues : ndarray of shape (m,)
-        Leading eigenvalues of X X' in decreasing order.
-    z : ndarray of shape (n_columns, m)
-        U'x of each column.
-    squares : ndarray of shape (n_columns,)
-        |x|^2 of each column.
-    count : int
-        Number of components; less than the number of columns of X, and at most m.
-    eigenvalue_bound : float or None
-        Upper bound on the eigenvalues beyond the first m; None if there are none.
-
-    Returns
-    -------
-    R2Bounds
+    ``eigenvalues`` (m,) are the leading ones of X X' in decreasing order, ``z`` (n_columns, m) is
+    U'x, and ``squares`` (n_columns,) is |x|^2. ``count`` is less than the number of columns of X
+    and at most m. ``eigenvalue_bound`` limits the eigenvalues beyond the first m, if there are any.
     """
     if squares.size == 0 or count == 0:
         zeros = np.zeros((squares.size, count))
@@ -123,39 +111,19 @@ def bound_leave_one_out_r2(
 ) -> R2Bounds:
     """Bound ``leave_one_out_r2(...).lower`` without root finding.
 
-    Parameters
-    ----------
-    eigenvalues : ndarray of shape (m,)
-        See `leave_one_out_r2`.
-    z : ndarray of shape (n_columns, m)
-        See `leave_one_out_r2`.
-    squares : ndarray of shape (n_columns,)
-        See `leave_one_out_r2`.
-    count : int
-        See `leave_one_out_r2`.
-    eigenvalue_bound : float or None
-        See `leave_one_out_r2`.
-
-    Returns
-    -------
-    R2Bounds
-        The trivial bounds 0 and 1 if the equations below give none.
-
-    Notes
-    -----
     The decrease t = L_i - l_i of an eigenvalue satisfies t = z_i^2 / D(t), with
 
         D(t) = 1 - sum_{k < i} z_k^2 / (L_k - L_i + t) + sum_{k > i} z_k^2 / (L_i - L_k - t).
 
-    Poles above L_i are farther from the root than from L_i, poles below are nearer. Therefore
-    D(t) >= D(0), t <= z_i^2 / D(0) if D(0) is positive, and
+    Poles above L_i are farther from the root than from L_i, poles below are nearer. Therefore D(t)
+    >= D(0), t <= z_i^2 / D(0) if D(0) is positive, and
 
         c_i <= 1 / (|x|^2 (D(0)^2 / z_i^2 + sum_{k > i} z_k^2 / (L_i - L_k)^2)).
 
     Let t be at most a times the distance to the pole above and b times the distance to the pole
     below. Distances from the root are then at most 1 + a, and at least 1 - b, times those from L_i.
     This bounds D(t) and all sums from the other side. Both bounds are tight if a column contributes
-    little to X X'.
+    little to X X'. They are 0 and 1 if these equations give none.
     """
     weights = np.maximum(z * z, _MIN_WEIGHT * squares[:, None])
     own_weights, poles = weights[:, :count], eigenvalues
@@ -191,23 +159,27 @@ def bound_leave_one_out_r2(
     )
 
 
+def approximate_leave_one_out_r2(
+    eigenvalues: np.ndarray,
+    z: np.ndarray,
+    squares: np.ndarray,
+    count: int,
+    eigenvalue_bound: float | None = None,
+) -> np.ndarray:
+    """Compute ``leave_one_out_r2(...).lower`` with roots where the bounds are not tight."""
+    r2 = bound_leave_one_out_r2(eigenvalues, z, squares, count, eigenvalue_bound)
+    loose = np.any(r2.upper - r2.lower > _BOUND_TOLERANCE * r2.upper, axis=1)
+    exact = leave_one_out_r2(eigenvalues, z[loose], squares[loose], count, eigenvalue_bound)
+    r2.lower[loose] = exact.lower
+    return r2.lower
+
+
 def leave_one_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:
-    """Compute leading eigenvectors of X X' - x x' in the basis U, for each x.
+    """Compute leading eigenvectors of X X' - x x' in the basis U.
 
-    Parameters
-    ----------
-    eigenvalues : ndarray of shape (m,)
-        Eigenvalues of X X' in decreasing order. The last may be an assumed eigenvalue for the
-        remainder of a column.
-    z : ndarray of shape (n_columns, m)
-        U'x of each column that is left out.
-    count : int
-        Number of eigenvectors.
-
-    Returns
-    -------
-    ndarray of shape (n_columns, m, count)
-        Unit vectors; U times these are the scores.
+    Returns unit vectors (n_columns, m, count). ``eigenvalues`` (m,) are in decreasing order; the
+    last may be an assumed one for the remainder of a column. ``z`` (n_columns, m) is U'x of each
+    column x.
     """
     floor = np.sqrt(_MIN_WEIGHT) * np.linalg.norm(z, axis=1, keepdims=True)
     z = np.where(np.abs(z) < floor, floor, z)
@@ -229,18 +201,8 @@ def leave_one_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: in
 def leave_block_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:
     """Compute leading eigenvectors of X X' - B B' in the basis U.
 
-    Parameters
-    ----------
-    eigenvalues : ndarray of shape (m,)
-        Eigenvalues of X X' in decreasing order.
-    z : ndarray of shape (n_blocks, n_columns, m)
-        B'U of each block that is left out.
-    count : int
-        Number of eigenvectors.
-
-    Returns
-    -------
-    ndarray of shape (n_blocks, m, count)
+    Returns unit vectors (n_blocks, m, count). ``z`` (n_blocks, n_columns, m) is B'U of each block
+    that is left out.
     """
     deflated = np.diag(eigenvalues) - np.swapaxes(z, 1, 2) @ z
     return np.asarray(np.linalg.eigh(deflated)[1][:, :, ::-1][:, :, :count])

@@ -26,6 +26,7 @@ from .false_discoveries import benjamini_hochberg, combine_pvalues
 from .leading_components import StandardisedData
 from .leave_one_out import bound_leave_one_out_r2, leave_one_out_eigenvectors, leave_one_out_r2
 from .null_distribution import (
+    FEW_ROWS,
     Moments,
     beta_tail,
     common_flip_moments,
@@ -36,7 +37,7 @@ from .null_distribution import (
     smallest_flip_probability,
     upper_triangle,
 )
-from .observed_data import ObservedData, ObservedStatistics
+from .observed_data import MAX_OWN_SCORES, ObservedData, ObservedStatistics
 from .pair_correlation import LargestCorrelations, find_largest_correlations
 
 MAX_TESTED = 16  # maximum number of components; weaker ones seldom help and cost power
@@ -52,12 +53,6 @@ WEIGHT_OF_ESTIMATE = 0.5
 # and 0.01, instead of twice the level.
 _MIN_EFFECTIVE_ENTRIES = 10.0
 _MIN_TAIL_EXPONENT = 0.65
-# Maximum number of scores that are computed separately for each column, without the column. With
-# more, the scores of all members are used: one column then has little effect.
-_MAX_OWN_SCORES = 2**22
-# Rows up to which the estimated number of components has more weight, and the moments of sign flips
-# are computed from residuals.
-_FEW_ROWS = 30
 _COLUMNS_PER_CHUNK = 4096
 _MAX_FLIPPED_PVALUE = 0.5  # larger p-values are never significant
 _ROUNDING = 1e-9  # relative rounding error of a p-value, at most
@@ -202,13 +197,9 @@ class LeaveOneOutTest:
         return mask
 
     def _best_columns(self, columns: np.ndarray, *, flips: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Restrict some columns to those with the smallest p-value of their variable.
+        """Restrict columns to those with the smallest p-value of their variable.
 
-        Returns
-        -------
-        mask : bool ndarray of shape (p,)
-        pvalues : ndarray of shape (p,)
-            Infinite outside the mask.
+        Returns their mask, and the p-values, which are infinite outside the mask.
         """
         pvalues = np.full(self._squares.size, np.inf)
         pvalues[columns] = self.pvalues_of(columns, flips=flips)
@@ -273,7 +264,7 @@ class LeaveOneOutTest:
     def _weights(self) -> np.ndarray:
         """Weights of the numbers of components; with few rows half is on the estimated one."""
         weights = np.full(self.count, 1.0 / max(self.count, 1))
-        if self.tester.data.n > _FEW_ROWS:
+        if self.tester.data.n > FEW_ROWS:
             return weights
         d = min(self._estimate_count(), self.count)
         if d:
@@ -355,7 +346,7 @@ class LeaveOneOutTest:
     def _has_own_scores(self) -> bool:
         """Whether scores are computed separately for each member, without it."""
         n_scores = int(self.members.sum()) * self.tester.data.n * self.count
-        return self.components.eigenvalue_bound is None and n_scores <= _MAX_OWN_SCORES
+        return self.components.eigenvalue_bound is None and n_scores <= MAX_OWN_SCORES
 
     def _flip_moments(self, columns: np.ndarray) -> Moments:
         """Compute the moments of R2 of some columns under sign flips.
@@ -372,7 +363,7 @@ class LeaveOneOutTest:
 
     def _compute_flip_moments(self, new: np.ndarray) -> None:
         """Compute and cache the moments of some columns under sign flips."""
-        if self.tester.data.n <= _FEW_ROWS and self.components.eigenvalue_bound is None:
+        if self.tester.data.n <= FEW_ROWS and self.components.eigenvalue_bound is None:
             for chunk in slices_of(new.size, _COLUMNS_PER_CHUNK):
                 self._cache_flips(new[chunk], self._residual_flips(new[chunk]))
         else:
@@ -475,7 +466,7 @@ class ObservedTest(LeaveOneOutTest):
         return Moments(*(self._supported(part, columns) for part in moments))
 
     def _compute_flip_moments(self, columns: np.ndarray) -> None:
-        moments = self._data.flip_moments(self.components, columns, self.count, _FEW_ROWS)
+        moments = self._data.flip_moments(self.components, columns, self.count)
         self._cache_flips(columns, Moments(*(self._supported(part, columns) for part in moments)))
 
 

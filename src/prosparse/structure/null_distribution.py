@@ -52,6 +52,9 @@ from ..data import Operator
 from ..data.arrays import from_numpy, to_numpy
 from ..parallel import in_parallel, slices_of
 
+# Rows up to which the moments of sign flips are computed from residuals, and the estimated number
+# of components has more weight.
+FEW_ROWS = 30
 _COLUMNS_PER_TASK = 1024
 _MAX_PRODUCTS = 256  # number of products of scores that are multiplied with the data at a time
 _MANY_ROWS = 1000  # rows beyond which fourth powers of entries are not needed

@@ -30,22 +30,10 @@ def prepare_data(
 ) -> PreparedData:
     """Adjust a data matrix for groups and covariates.
 
-    Parameters
-    ----------
-    op : Operator
-        Data matrix with columns of equal variance.
-    adjustment : RowAdjustment
-    robust : bool
-        Whether rows are divided by their scale.
-    seen : bool ndarray of shape (n, p) or None
-        Mask of the observed entries; None if none are missing. The missing values of ``op`` are
-        filled by `fill_by_design`.
-    sizes : int ndarray or None
-        Numbers of columns of the variables, if there are blocks. Requires ``seen``.
-
-    Returns
-    -------
-    PreparedData
+    The columns have equal variance. If ``robust``, rows are divided by their scale. ``seen`` (n,
+    n_columns) masks the observed entries if some are missing; those are filled by `fill_by_design`.
+    ``sizes`` are the numbers of columns of the variables, if there are blocks, and require
+    ``seen``.
     """
     if seen is None:
         if robust:

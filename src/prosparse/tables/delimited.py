@@ -38,9 +38,9 @@ from .layout import (
     make_table,
     read_rows,
 )
-from .missing_codes import MISSING
+from .missing_codes import MISSING, split_codes
 from .non_numeric import MISSING_ADVICE
-from .number_format import NumberFormat, split_codes
+from .number_format import NumberFormat
 from .orientation import NamedRows, split_named_rows
 
 SAMPLE_LINES = 200  # number of lines that determine the format

@@ -30,11 +30,12 @@ from .base import (
     refuse_inexact,
     refuse_repeated_index,
 )
+from .censored_values import CensoredCells, parse_censored
 from .decimal_marks import ThousandsCheck, is_formatted_number
 from .formulas import unescape_formula
 from .identifiers import describe_identifier, identifier_candidates, parse_integer
 from .non_numeric import Advice, NonNumericCells, refuse_non_numeric
-from .number_format import CensoredCells, NumberFormat, has_both_marks
+from .number_format import NumberFormat, has_both_marks
 from .orientation import NamedRows
 from .percentages import Percentages
 from .units import is_units_row
@@ -328,7 +329,7 @@ class _RowParser:
 
     def parse_cell(self, cell: str) -> float | None:
         number = self.number_format.parse(cell)
-        if number is None and self.censored and self.number_format.parse_censored(cell):
+        if number is None and self.censored and parse_censored(cell, self.number_format):
             return float("nan")
         return number
 
@@ -338,7 +339,7 @@ class _RowParser:
             return numbers
         for j, number in enumerate(numbers):
             if number is None and self.censored is not None:
-                value = self.number_format.parse_censored(cells[j])
+                value = parse_censored(cells[j], self.number_format)
                 if value is not None:
                     self.censored.add(row, j, value)
                     numbers[j] = float("nan")

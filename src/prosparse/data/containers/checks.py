@@ -90,19 +90,11 @@ def read_labels(entries: np.ndarray, *, is_category: bool, order: object = None)
     present = entries[~missing]
     if not is_category and not all(isinstance(entry, str) for entry in present):
         return None
-    if not is_category and sum(map(_is_number, present)) >= MAX_NUMBERS * present.size:
+    if not is_category and sum(map(_represents_number, present)) >= MAX_NUMBERS * present.size:
         return None
     values = np.full(entries.size, None, dtype=object)
     values[~missing] = [str(entry) for entry in present]
     return Labels(values, None if order is None else tuple(map(str, order)))  # type: ignore[call-overload]
-
-
-def _is_number(entry: str) -> bool:
-    try:
-        float(entry)
-    except ValueError:
-        return False
-    return True
 
 
 def check_numeric(columns: Mapping[Any, np.ndarray]) -> None:

@@ -81,17 +81,9 @@ class Shadows(NamedTuple):
         return self._replace(centre=self.centre and self.centre.in_units(shift, factor))
 
     def append_to(self, block: Any, rows: np.ndarray) -> Any:
-        """Return a block of rows with the shadows of its columns.
+        """Return a block of rows (k, p) with its shadows, (k, p * (n_shadows + 1)).
 
-        Parameters
-        ----------
-        block : array or sparse matrix of shape (k, p)
-        rows : int ndarray of shape (k,)
-            Positions of the rows in the data matrix.
-
-        Returns
-        -------
-        array or sparse matrix of shape (k, p * (n_shadows + 1))
+        ``rows`` (k,) are the positions of the rows in the data matrix.
         """
         # Blocks have independent random numbers, which are the same each time a block is read.
         generators = [

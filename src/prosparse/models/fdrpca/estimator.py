@@ -44,9 +44,9 @@ from ...structure import (
     prepare_data,
     select_shared_by_knockoffs,
 )
+from ...structure.duplicate_rows import find_duplicates
 from ...structure.row_diagnostics import (
     adjacent_row_correlation,
-    count_duplicates,
     influential_rows,
     list_rows,
     outlying_rows,
@@ -732,7 +732,7 @@ class FDRPCA(MixedProjection):
                 f"ignore this warning. {remedy}",
                 RowOrderWarning,
             )
-        if n_equal := count_duplicates(op):
+        if n_equal := len(find_duplicates(op)):
             warn(
                 f"FDRPCA: {plural(n_equal, 'row')} of X {'equals' if n_equal == 1 else 'equal'} "
                 "an earlier row. The test counts each row as an independent observation. Drop the "

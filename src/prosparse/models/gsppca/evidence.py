@@ -279,19 +279,6 @@ class NestedModels:
         return log_density
 
 
-def evidence_path(
-    op: Operator,
-    order: np.ndarray,
-    d: int,
-    noise_variance: float,
-    cardinalities: np.ndarray,
-    *,
-    kind: EvidenceKind = "noiseless",
-) -> CardinalityPath:
-    """Return the log evidence of the models of the first variables of ``order``."""
-    return NestedModels(op, np.asarray(order), d, noise_variance, kind).path(cardinalities)
-
-
 def _spaced_indices(low: int, high: int, count: int) -> np.ndarray:
     """Return about ``count`` indices from low to high, denser near ``low``."""
     half = count // 2

@@ -58,19 +58,7 @@ def find_best_subset(
 ) -> BestSubset:
     """Find the variables with the largest reconstruction gain.
 
-    Parameters
-    ----------
-    model : FactorModel
-    constraints : Constraints
-        Included and allowed variables; costs and bundles are not considered.
-    start : int ndarray of shape (q,)
-        Variables to improve upon; the result has the same number.
-    max_nodes : int, default=MAX_NODES
-        Maximum number of nodes.
-
-    Returns
-    -------
-    BestSubset
+    The result has as many variables as ``start``. Costs and bundles are not considered.
     """
     common = model.W @ model.W.T
     covariance = common + np.diag(model.psi)

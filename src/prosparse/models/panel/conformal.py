@@ -28,6 +28,7 @@ from ...data import Operator
 from .factors import FactorModel
 from .folds import Fold, dense_columns
 from .heldout_r2 import posterior_weights
+from .missing_values import missing_patterns
 
 MAX_ROWS = 2_000  # maximum number of held-out rows that calibrate the intervals
 _MAX_ENTRIES = 2e7  # of the columns that are processed at a time
@@ -57,22 +58,14 @@ def panel_distance(values: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     Missing values (NaN) are ignored, also in q.
     """
     is_missing = np.isnan(values)
-    if not is_missing.any():
-        return _distance(values, covariance)
     distance = np.ones(values.shape[0])
-    patterns, number = np.unique(is_missing, axis=0, return_inverse=True)
-    for k, missing in enumerate(patterns):
-        rows, observed = np.flatnonzero(number.ravel() == k), np.flatnonzero(~missing)
-        if observed.size:
-            part = covariance[np.ix_(observed, observed)]
-            distance[rows] = _distance(values[np.ix_(rows, observed)], part)
+    complete = np.flatnonzero(~is_missing.any(axis=1)), np.zeros(values.shape[1], dtype=bool)
+    for rows, missing in (complete, *missing_patterns(is_missing)):
+        observed = np.flatnonzero(~missing)
+        if observed.size and rows.size:
+            x, S = values[np.ix_(rows, observed)], covariance[np.ix_(observed, observed)]
+            distance[rows] = np.sum(x * np.linalg.solve(S, x.T).T, axis=1) / observed.size
     return distance
-
-
-def _distance(values: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    return np.asarray(
-        np.sum(values * np.linalg.solve(covariance, values.T).T, axis=1) / values.shape[1]
-    )
 
 
 def row_factor(distance: np.ndarray, exponent: float) -> np.ndarray:
@@ -169,23 +162,9 @@ def calibrate_on_folds(
 ) -> Calibration:
     """Calibrate the intervals on the held-out rows of all folds.
 
-    Parameters
-    ----------
-    op : Operator
-    folds : list of Fold
-        Folds that hold out each row at most once.
-    models : list of FactorModel
-        Models of the training rows of each fold.
-    panel : int ndarray of shape (q,)
-    coverage : float
-        Probability with which an interval covers a value.
-    seed : int
-        Seed of the sample of columns that determines the dependence on the row.
-
-    Returns
-    -------
-    Calibration
-        Widths are zero for variables of the panel.
+    The folds hold out each row at most once, and ``models`` are those of their training rows.
+    ``seed`` determines the sample of columns that estimates the dependence on the row. Widths are
+    zero for variables of the panel.
     """
     p = op.shape[1]
     n_rows = max(MAX_ROWS // len(folds), 1)

@@ -21,7 +21,7 @@ from .._base import SparseProjection, seed_of
 from .markers import add_markers, label_rows
 from .model import Options, solve
 from .new_rows import NewRows, find_columns, validate_some_columns
-from .parameters import ColumnLimits, ColumnNames, build_constraints, check_parameters
+from .parameters import ColumnNames, build_constraints, check_parameters
 from .prediction import (
     FittedPanel,
     calibrate_intervals,
@@ -310,9 +310,8 @@ class Panel(SparseProjection):
             labelled = label_rows(labels, table.shape[0], self.markers_per_label)
             seed, names = seed_of(self.random_state), self._names()
             data = prepare(table, rows, self.counts, seed, names)
-            limits = ColumnLimits.from_parameters(self.get_params(deep=False))
             varying = to_numpy(data.columns.varying)
-            constraints = build_constraints(limits, names, varying, data.means)
+            constraints = build_constraints(self.get_params(deep=False), names, varying, data.means)
             constraints, self.marker_of_ = add_markers(
                 data.op, data.columns, labelled, self.markers_per_label, constraints
             )

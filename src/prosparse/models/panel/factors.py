@@ -51,28 +51,12 @@ class FactorModel(NamedTuple):
 def estimate_common_variances(
     whole: Fold, folds: list[Fold], squares: np.ndarray, variances: np.ndarray
 ) -> np.ndarray:
-    """Estimate the common variance along each component, delta - v'Psi v.
+    """Estimate the common variance along each component, delta - v'Psi v, (r,).
 
-    Parameters
-    ----------
-    whole : Fold
-        Components of all rows.
-    folds : list of Fold
-    squares : ndarray of shape (n_folds, p)
-        Sums of squares of the held-out rows.
-    variances : ndarray of shape (p,)
-        Variances of the columns.
-
-    Returns
-    -------
-    ndarray of shape (r,)
-        Common variances of the leading components that exceed the standard error of a variance;
-        empty if the training rows of a fold do not vary.
-
-    Raises
-    ------
-    InputError
-        If no held-out row varies.
+    ``squares`` (n_folds, p) are sums of squares of the held-out rows, and ``variances`` (p,) those
+    of the columns. The leading components that exceed the standard error of a variance are
+    returned; none if the training rows of a fold do not vary. An error is raised if no held-out row
+    varies.
     """
     r = min(fold.scores.shape[1] for fold in folds)
     if r == 0:
@@ -174,26 +158,12 @@ def _precision_squares_by_product(
 
 
 def shrink_communalities(measured: np.ndarray, scale: np.ndarray, n: int) -> np.ndarray:
-    """Shrink communalities towards those of columns of similar deviation.
+    """Shrink communalities towards those of columns of similar deviation, (p,).
 
     If all columns have the same unit (log expression, grey values), those with small standard
-    deviations are mostly noise. Isotonic regression on the standard deviation estimates this
-    relation; it is flat if units differ. The amount of shrinkage follows from the variance of a
-    squared correlation, 4 R2 (1 - R2)^2 / n (Olkin & Finn 1995).
-
-    Parameters
-    ----------
-    measured : ndarray of shape (p,)
-        Communalities in held-out rows.
-    scale : ndarray of shape (p,)
-        Standard deviations of the columns in their original units.
-    n : int
-        Number of held-out rows.
-
-    Returns
-    -------
-    ndarray of shape (p,)
-        Communalities between 0 and 1 - `MIN_UNIQUENESS`.
+    deviations are mostly noise. Isotonic regression on the standard deviation ``scale`` estimates
+    this relation; it is flat if units differ. The amount of shrinkage follows from the variance of
+    a squared correlation in ``n`` held-out rows, 4 R2 (1 - R2)^2 / n (Olkin & Finn 1995).
     """
     measured = np.clip(measured, -0.5, 1.0)
     order = np.lexsort((measured, scale))
@@ -223,22 +193,8 @@ def mix_covariances(
 
     The empirical covariance V diag(lambda) V' is a factor model as well: its factors are all
     principal components, and its unique variances are zero unless components are missing. The
-    loadings of a weighted mean of two covariances are the loadings of both, side by side.
-
-    Parameters
-    ----------
-    model : FactorModel
-    fold : Fold
-        Principal components of the training rows.
-    variances : ndarray of shape (p,)
-        Variances of the columns.
-    weight : float
-        Weight of the empirical covariance, between 0 and 1.
-
-    Returns
-    -------
-    FactorModel
-        Model with at most p factors.
+    loadings of a weighted mean of two covariances are the loadings of both, side by side. The
+    result has at most p factors.
     """
     if weight == 0.0:
         return model

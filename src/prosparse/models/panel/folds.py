@@ -48,24 +48,10 @@ class Fold(NamedTuple):
 
 
 def split_rows(rows: np.ndarray, n_folds: int, codes: np.ndarray | None, seed: int) -> list[Split]:
-    """Split rows into folds at random; folds hold out whole groups if possible.
+    """Split the rows of a mask into folds at random.
 
-    Parameters
-    ----------
-    rows : bool ndarray of shape (n,)
-        Rows to split.
-    n_folds : int
-        Number of folds.
-    codes : int ndarray of shape (n,) or None
-        Groups of the rows.
-    seed : int
-        Seed of the random order.
-
-    Returns
-    -------
-    list of Split
-        Each fold holds out at most `MAX_HELD_OUT` of its rows. If a group has too many of the rows
-        (`can_hold_out_groups`), the folds are stratified by group.
+    Folds hold out whole groups if possible. Each fold holds out at most `MAX_HELD_OUT` of its rows.
+    If a group has too many of the rows (`can_hold_out_groups`), the folds are stratified by group.
     """
     order = np.random.default_rng(seed).permutation(np.flatnonzero(rows))
     n_folds = min(n_folds, order.size)

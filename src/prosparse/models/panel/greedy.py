@@ -159,16 +159,8 @@ def total_gain(model: FactorModel, variables: np.ndarray) -> float:
 def select_greedily(model: FactorModel, constraints: Constraints) -> Selection:
     """Select variables by greedy forward selection.
 
-    Parameters
-    ----------
-    model : FactorModel
-    constraints : Constraints
-
-    Returns
-    -------
-    Selection
-        With ``constraints.n_features`` variables; fewer if fewer are allowed, or if the others
-        do not fit.
+    Fewer than ``constraints.n_features`` are selected if fewer are allowed, or the others do not
+    fit.
     """
     A = model.W.T @ model.W
     order: list[int] = []

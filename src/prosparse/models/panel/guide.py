@@ -13,32 +13,11 @@ import numpy as np
 
 from ...data import Operator
 from .best_subset import MAX_COLUMNS, find_best_subset
-from .cross_validation import (
-    CrossValidatedModel,
-    FoldModel,
-    pooled_r2,
-)
-from .factors import (
-    FactorModel,
-    leave_one_out_residuals,
-    mix_covariances,
-    set_variances,
-)
-from .folds import (
-    run_parallel,
-)
-from .greedy import (
-    Constraints,
-    Selection,
-    order_greedily,
-    select_greedily,
-    swap_variables,
-)
-from .heldout_r2 import (
-    FoldPath,
-    evaluate_path,
-    evaluated_sizes,
-)
+from .cross_validation import CrossValidatedModel, FoldModel, pooled_r2
+from .factors import FactorModel, leave_one_out_residuals, mix_covariances, set_variances
+from .folds import run_parallel
+from .greedy import Constraints, Selection, order_greedily, select_greedily, swap_variables
+from .heldout_r2 import FoldPath, evaluate_path, evaluated_sizes
 
 EMPIRICAL_WEIGHTS = (0.0, 0.5, 0.8, 0.95, 1.0)  # of the empirical covariance, see `choose_guide`
 MIN_ROWS_PER_COLUMN = 2  # minimum ratio for which large tables try the empirical covariance

@@ -28,26 +28,11 @@ def incremental_r2(
 ) -> np.ndarray:
     """Compute the increment of R2 by each of the first variables of a panel.
 
-    Parameters
-    ----------
-    order : int ndarray of shape (q,)
-        Variables of the panel in the order of selection.
-    loadings : ndarray of shape (d, p)
-        Loadings with orthonormal rows.
-    variances : ndarray of shape (d,)
-        Variances of the scores.
-    communality : ndarray of shape (p,)
-        Proportion of each variable that all others predict; less than 1.
-    heldout_r2 : ndarray of shape (p,)
-        Proportion of each variable that the panel predicts.
-    count : int
-        Number of variables of the panel for which increments are returned.
-
-    Returns
-    -------
-    ndarray of shape (min(count, q), p)
-        Non-negative increments. The sum over all q variables is ``heldout_r2``, and 1 for variables
-        of the panel.
+    Returns non-negative increments, (count, p). ``order`` (q,) are the variables in the order of
+    selection, ``loadings`` (d, p) have orthonormal rows, and ``variances`` (d,) are those of the
+    scores. ``communality`` (p,), less than 1, and ``heldout_r2`` (p,) are the proportions that all
+    other variables and the panel predict. The sum of the increments of all q variables is
+    ``heldout_r2``, and 1 for variables of the panel.
     """
     W = (loadings * np.sqrt(variances)[:, None]).T
     length = np.linalg.norm(W, axis=1)

@@ -27,18 +27,9 @@ MAX_FACTORS = 50  # maximum number of factors from which missing values are draw
 
 
 def complete_rows(X: np.ndarray, seed: int) -> np.ndarray:
-    """Replace missing values by draws from their conditional distribution.
+    """Replace missing values (NaN) by draws from their conditional distribution.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        Data with missing values (NaN); each column has an observed value.
-    seed : int
-        Seed of the draws.
-
-    Returns
-    -------
-    ndarray of shape (n, p)
+    Each column has an observed value.
     """
 
     rng = np.random.default_rng(seed)
@@ -156,19 +147,7 @@ class CompletedPanel(NamedTuple):
 
 
 def expect_missing(values: np.ndarray, covariance: np.ndarray) -> CompletedPanel:
-    """Replace missing values by their conditional expectations.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, q)
-        Centred panel variables; NaN if missing.
-    covariance : ndarray of shape (q, q)
-        Covariance of the panel variables.
-
-    Returns
-    -------
-    CompletedPanel
-    """
+    """Replace missing values (NaN) by their conditional expectations."""
     values, patterns = values.copy(), []
     for rows, missing in missing_patterns(np.isnan(values)):
         observed = ~missing

@@ -20,32 +20,12 @@ import numpy as np
 
 from ...data import DenseOperator, Operator
 from .conformal import Calibration, calibrate_on_folds
-from .cross_validation import (
-    CrossValidatedModel,
-    cross_validate,
-    fold_model_tasks,
-)
-from .factors import (
-    mix_covariances,
-    rescale_loadings,
-)
-from .folds import (
-    dense_columns,
-    run_parallel,
-)
-from .greedy import (
-    Constraints,
-    Selection,
-    admissible_sizes,
-    select_greedily,
-    total_gain,
-)
+from .cross_validation import CrossValidatedModel, cross_validate, fold_model_tasks
+from .factors import mix_covariances, rescale_loadings
+from .folds import dense_columns, run_parallel
+from .greedy import Constraints, Selection, admissible_sizes, select_greedily, total_gain
 from .guide import SMALL_TABLE, Guide, SelectionTask, choose_guide
-from .heldout_r2 import (
-    PanelEvaluation,
-    evaluate_panel,
-    evaluate_rows,
-)
+from .heldout_r2 import PanelEvaluation, evaluate_panel, evaluate_rows
 from .panel_size import Path, combine_folds, smallest_sufficient_size
 from .score_model import ScoreModel, assign_proxies, build_score_model, model_covariance
 from .variance_weighting import variance_weights
@@ -87,21 +67,10 @@ class Solution(NamedTuple):
 
 
 def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Options) -> Solution:
-    """Select a panel.
+    """Select a panel from centred columns.
 
-    Parameters
-    ----------
-    op : Operator
-        Data matrix with centred columns.
-    scale : ndarray of shape (p,)
-        Standard deviations of the columns in their original units.
-    codes : int ndarray of shape (n,) or None
-        Groups of the rows, within which the columns are centred.
-    options : Options
-
-    Returns
-    -------
-    Solution
+    ``scale`` (p,) are their standard deviations in the original units, and ``codes`` (n,) the
+    groups within which they are centred.
     """
     op = read_once(op)
     cross_validated = cross_validate(op, scale, codes, options.seed)

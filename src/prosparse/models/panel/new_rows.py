@@ -21,24 +21,11 @@ from .prediction import FittedPanel
 def find_columns(
     X: TableLike, support: np.ndarray, names: ColumnNames, by_position: bool
 ) -> tuple[TableLike, np.ndarray]:
-    """Find the columns of ``fit`` in new rows, by name if there are fewer or more.
+    """Find the columns of ``fit`` in new rows, by name if their number differs.
 
-    Parameters
-    ----------
-    X : array-like, sparse matrix or DataFrame
-    support : bool ndarray of shape (p,)
-        Variables of the panel, all of which ``X`` must have.
-    names : ColumnNames
-        Columns of ``fit``.
-    by_position : bool
-        Whether arrays without names may have the columns of the panel in order.
-
-    Returns
-    -------
-    X : array-like, sparse matrix or DataFrame
-        Columns that ``fit`` has, in its order.
-    columns : int ndarray
-        Their positions in ``fit``.
+    ``support`` (p,) masks the variables of the panel, all of which ``X`` must have. If
+    ``by_position``, arrays without names may have the columns of the panel in order. Returns the
+    columns in the order of ``fit``, and their positions in ``fit``.
     """
     container = container_of(X)
     given = container.column_names(X)

@@ -6,10 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .heldout_r2 import (
-    FoldPath,
-    evaluated_sizes,
-)
+from .heldout_r2 import FoldPath, evaluated_sizes
 
 _ROUNDING = 1e-12  # proportion of the sum of squares of all held-out rows
 

@@ -60,19 +60,8 @@ def predict_others(
 ) -> Predictions:
     """Predict the variables outside the panel in the units of the data.
 
-    Parameters
-    ----------
-    panel : FittedPanel
-    rows : CompletedPanel
-        Variables of the panel.
-    distance : ndarray of shape (n,)
-        Distances of the rows from the mean, see `conformal`.
-    row_total : callable
-        Returns the total counts of the rows, (n,); called for counts only.
-
-    Returns
-    -------
-    Predictions
+    ``distance`` (n,) are those of `conformal`. ``row_total`` returns the total counts of the rows
+    and is called for counts only.
     """
     outside = np.flatnonzero(~panel.support)
     mean, scale, residual_std = panel.mean[outside], panel.scale[outside], panel.residual_std
@@ -109,22 +98,9 @@ def calibrate_intervals(
 ) -> tuple[np.ndarray, float]:
     """Calibrate the intervals on new rows (split conformal prediction).
 
-    Parameters
-    ----------
-    panel : FittedPanel
-    rows : ndarray of shape (n, q)
-        Standardised variables of the panel, in which missing values are replaced.
-    others : ndarray of shape (n, k)
-        Standardised varying variables outside the panel; NaN if missing.
-    distance : ndarray of shape (n,)
-    coverage : float
-    name : callable
-        Returns the name of a column, for errors.
-
-    Returns
-    -------
-    width : ndarray of shape (p,)
-    exponent : float
+    ``rows`` (n, q) are the standardised variables of the panel, and ``others`` (n, k) the varying
+    ones outside of it; NaN if missing. ``name`` returns the name of a column, for errors. Returns
+    widths (p,) and the exponent.
     """
     columns = np.flatnonzero(panel.varying & ~panel.support)
     errors = np.abs(others - rows @ panel.coefficients(columns).T) * panel.scale[columns]

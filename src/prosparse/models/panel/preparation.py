@@ -50,21 +50,8 @@ def prepare(
 ) -> Prepared:
     """Complete, transform and standardise a validated data matrix.
 
-    Parameters
-    ----------
-    X : matrix of shape (n, p)
-    rows : RowGroups or None
-        Groups within which the columns are centred.
-    counts : bool
-        Whether counts are transformed to square roots, which are not scaled.
-    seed : int
-        Seed for draws of missing values.
-    names : ColumnNames
-        Names of the columns, for errors.
-
-    Returns
-    -------
-    Prepared
+    Columns are centred within groups. Counts are transformed to square roots, which are not scaled.
+    ``seed`` is that of draws of missing values.
     """
     X = _complete(X, rows, counts, seed, names)
     means, depth = container_of(X).raw_rows(X).extent().sums / X.shape[0], 0.0

@@ -6,12 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .factors import (
-    FactorModel,
-)
-from .heldout_r2 import (
-    posterior_weights,
-)
+from .factors import FactorModel
+from .heldout_r2 import posterior_weights
 
 # A variable has a proxy if the panel explains at least these proportions of its communality and of
 # its variance.

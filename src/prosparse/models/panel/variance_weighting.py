@@ -26,19 +26,10 @@ _STEPS_PER_ERROR, _MAX_STEPS = 8, 1_000
 
 
 def variance_weights(scale: np.ndarray, n: int) -> np.ndarray:
-    """Compute the factor by which the gain of each variable is multiplied.
+    """Compute the factor that multiplies the gain of each variable, (p,).
 
-    Parameters
-    ----------
-    scale : ndarray of shape (p,)
-        Standard deviations of the variables in their original units.
-    n : int
-        Number of rows.
-
-    Returns
-    -------
-    ndarray of shape (p,)
-        Weights between `MIN_WEIGHT` and 1.
+    ``scale`` (p,) are the standard deviations in the original units, from n rows. The factors are
+    between `MIN_WEIGHT` and 1.
     """
     return np.asarray(MIN_WEIGHT + (1.0 - MIN_WEIGHT) * proportion_less_variable(scale, n))
 

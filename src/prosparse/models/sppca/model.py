@@ -51,7 +51,7 @@ def init(parts: Spectrum, d: int) -> State:
     least = MIN_NOISE * float(xp.sum(values)) / p
     sigma2 = max(float(xp.sum(values[d:])) / (p - d), least)
     W = (parts.directions(d) * xp.sqrt(xp.clip(values[:d] - sigma2, 0.0, None))).T
-    return State(sparsest_rotation(W, xp), sigma2, -math.inf)
+    return State(sparsest_rotation(W), sigma2, -math.inf)
 
 
 def log_likelihood(op: Operator, n: int, state: State) -> float:

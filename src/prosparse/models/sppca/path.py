@@ -60,7 +60,7 @@ def fit_one(problem: Problem, start: State, penalty: float) -> PenalisedFit:
     """Maximise with decreasing tolerances until the optimality conditions hold."""
     op, n = problem.parts.op, problem.parts.n
     xp, size = op.xp, n * op.shape[1]
-    W = zero_rounding_errors(sparsest_rotation(start.W, xp), xp)
+    W = zero_rounding_errors(sparsest_rotation(start.W), xp)
     state = start._replace(W=W, bound=-math.inf)
     runs: list[Run[State]] = []
     left = problem.max_iter

@@ -20,7 +20,7 @@ from ...data.arrays import to_numpy
 from ...errors import InputError
 from ...inference.loop import StopReason, worst
 from ...numerics.spectrum import added_squares, spectrum
-from ...selection.criteria import aic, bic, ebic
+from ...selection.criteria import ebic
 from ...selection.dimension import resolve_dimension
 from ...selection.slope import Slope, robust_slope, selection_shape
 from ...structure import MIN_DOF, StandardisedData, count_components
@@ -173,9 +173,9 @@ def evaluate_penalties(path: PenaltyPath, n: int, n_loadings: int, options: Opti
         else:
             return Evaluation(slope.criterion, "slope", slope)
     if penalty == "aic":
-        return Evaluation(aic(likelihood, path.n_parameters), "aic")
+        return Evaluation(likelihood - path.n_parameters, "aic")
     if penalty == "bic":
-        return Evaluation(bic(likelihood, path.n_parameters, n), "bic")
+        return Evaluation(likelihood - 0.5 * np.log(n) * path.n_parameters, "bic")
     if penalty == "ebic":
         return Evaluation(ebic(likelihood, n_nonzero, n, n_loadings), "ebic")
     return Evaluation(-np.abs(path.penalties - float(penalty)), "given")
