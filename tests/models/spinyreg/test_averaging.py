@@ -134,6 +134,7 @@ def test_enumeration_equals_dense_sums(summed):
     assert found.excluded_variance == 0.0
 
 
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 def test_common_sign():
     """Effects of one sign are more probable; flipped columns change the result."""
     X, y, data, _ = problem(25, 4, seed=3, q=2, noise=3.0)

@@ -12,8 +12,8 @@ A state is a set with a mark for each variable, a size or a sign, at one grid po
 one level of the dense component (`dense`). Each flip of a variable, change of a mark, of the grid
 point and of the level has the rate pi(new) / (pi(old) + pi(new)), so detailed balance holds and no
 move is rejected. The rates of flips follow from rank-one formulas. They also give the probability
-of each variable given all others; averaging
-these (Rao-Blackwellisation) needs far fewer states than counting visits, [ZR19].
+of each variable given all others; averaging these (Rao-Blackwellisation) needs far fewer states
+than counting visits, [ZR19].
 
 If a few variables explain y together but none explains much alone, all sets between the empty set
 and theirs are improbable, and single flips rarely connect the two. The intermediate sets of the
@@ -169,8 +169,13 @@ class LinearStates:
     # --- the process
 
     def start(self, v: np.ndarray, targets: list[np.ndarray]) -> StateKey:
-        """Return the most probable state of the set v, of its subsets and of ``targets``."""
+        """Return the best state of the set v, or of its subsets with a dense component."""
         self.targets = self.find_targets([v, v[:0], *targets])
+        if self.dense is None:
+            v = np.sort(v)
+            labels, signs, _, log_posterior = self.target(self.model, v, v, 0)
+            a = int(log_posterior.argmax())
+            return labels if a < self.prior.grid.n_independent else signs, a, 0
         log_density = self.targets.log_density
         return self.targets.find(*divmod(int(log_density.argmax()), log_density.shape[1]))
 
