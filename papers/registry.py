@@ -25,7 +25,6 @@ MODULES = (
     "sparse_factors",  # E26
     "row_sparse",  # E27
     "studies",  # E28
-    "real_designs",  # E29
     "small_tables",  # E30
     "table_checks",  # E34
 )
