@@ -1,18 +1,18 @@
 """Standardised data with missing values and blocks.
 
-A *block* holds the orthonormal indicator columns of a category (`null_distribution`), which belong
-to one variable; a number is a block of one column. With D scores of the other variables, the
-statistic of a block with m columns B is R2(d) = |U'B|_F^2 / m, the mean over its columns.
+A *block* contains the orthonormal columns of a categorical variable (`null_distribution`); a
+numeric variable is a block of one column. With D scores of the other variables, the statistic of a
+block with m columns B is R2(d) = |U'B|_F^2 / m, the mean over its columns.
 
-A missing value must not be replaced by what other variables predict before the test: the variable
-would share variance with them by construction. Therefore
+Missing values must not be imputed from other variables before the test, because the variable would
+share variance with these by construction. Therefore,
 
 * the components of a set of columns, the *members*, are those of the members with their missing
   values filled by a low-rank fit to the members alone;
 * column j is tested on the rows O_j in which it is observed. The scores for a member are those of
   the other members (`leave_one_out`). On O_j they are adjusted for the design and orthonormalised:
   W_j, (|O_j| x D), with R2(d) = sum_{i <= d} (w_i'y)^2 / |y|^2. Given the scores and the pattern of
-  missing values, the null distributions of `null_distribution` hold with |O_j| rows.
+  missing values, the null distributions of `null_distribution` apply with |O_j| rows.
 
 A fill that used column j would carry its entries into the scores. The members are therefore filled
 again without each member, if there are few. With many members or rows, missing values keep the mean
@@ -53,7 +53,7 @@ from .null_distribution import (
 # Maximum number of scores that are computed separately for each column, without the column. With
 # more, the scores of all members are used: one column then has little effect.
 MAX_OWN_SCORES = 2**22
-MIN_OBSERVED = 5.0  # number of rows that the moments of permutations require
+MIN_OBSERVED = 5.0  # minimum number of rows for the moments of permutations
 MAX_FILLED = 50  # maximum number of members whose missing values are filled
 _MAX_FILLED_ENTRIES = 2**16  # with many rows, the test needs no fill to be powerful
 _ENTRIES_PER_CHUNK = 2**21
@@ -62,20 +62,20 @@ _ROWS_PER_CHUNK = 2**14
 _MIN_VARIANCE = 1e-9  # relative variance below which a column is constant
 _RIDGE = 1e-10  # relative diagonal term for scores that are collinear on few rows
 _MIN_RESIDUAL = 1e-9
-_MIN_SINGULAR = 1e-8  # relative singular value of a score that counts as zero
+_MIN_SINGULAR = 1e-8  # relative singular value below which a score is zero
 
 
 class Observed(NamedTuple):
     """Result of `observed_data`."""
 
     data: ObservedData
-    factors: np.ndarray  # of the columns; zeros for columns that are not tested
+    factors: np.ndarray  # multipliers of the columns; 0 for columns that are not tested
 
 
 class ObservedStatistics(NamedTuple):
     """Leave-one-out statistics of some variables."""
 
-    r2: np.ndarray  # (k, D) R2 with each score given the ones before it
+    r2: np.ndarray  # (k, D) R2 of each score given the preceding ones
     squared_leverages: np.ndarray  # (k, D) sum_a h_a(d)^2
 
 
@@ -99,7 +99,7 @@ class ObservedData(StandardisedData):
     seen : bool ndarray of shape (n, p)
         Mask of the observed entries of the p variables.
     adjustment : RowAdjustment
-        Design whose residuals the columns are.
+        Design of which the columns are residuals.
     sizes : int ndarray of shape (p,) or None
         Number of columns of each variable; ones by default.
     """
@@ -148,7 +148,7 @@ class ObservedData(StandardisedData):
         return self.Z[:, self.columns_of(members)], seen
 
     def member_operator(self, members: np.ndarray) -> Operator:
-        """Return the members with filled missing values; the last one is cached."""
+        """Return the members with imputed missing values; cache the last matrix."""
         if self._last_subset is None or not np.array_equal(self._last_subset[0], members):
             self._last_subset = None
             Z = self.Z[:, self.columns_of(members)]
@@ -160,7 +160,7 @@ class ObservedData(StandardisedData):
     def member_scores(self, found: PrincipalComponents, columns: np.ndarray, D: int) -> np.ndarray:
         """Compute scores that exclude each variable, (k or 1, n, D).
 
-        The variables have the same size.
+        The variables must have the same size.
         """
         U = self.scores(found, found.eigenvalues.size)
         is_member = found.members[columns]
@@ -189,7 +189,7 @@ class ObservedData(StandardisedData):
         return self._has_missing and is_small
 
     def _scores_without(self, members: np.ndarray, column: int, D: int) -> np.ndarray:
-        """Compute the scores of the members without one.
+        """Compute the scores of the members without one variable.
 
         The scores are cached.
         """
@@ -267,7 +267,7 @@ class ObservedData(StandardisedData):
         return np.asarray((weights @ leverages**2) * scale**2)
 
     def _unit_columns(self, columns: np.ndarray) -> np.ndarray:
-        """Return columns of unit length of variables of the same size m, (k, n, m)."""
+        """Return unit columns of variables of the same size m, (k, n, m)."""
         Y = self.Z[:, self._positions(columns)].T
         lengths = np.sqrt(np.maximum(np.sum(Y * Y, axis=1, keepdims=True), 1e-300))
         return np.swapaxes((Y / lengths).reshape(columns.size, -1, self.n), 1, 2)
@@ -371,15 +371,15 @@ class ObservedData(StandardisedData):
         return StandardisedData(DenseOperator(Z), self.adjustment)
 
     def last_tested(self, columns: np.ndarray, D: int) -> np.ndarray:
-        """Return the largest supported number up to each d, (k, D).
+        """Return the largest supported number of components up to each d, (k, D).
 
-        Numbers are counted from 0. A column with few observed rows supports few components.
+        Numbers start at 0. A column with few observed rows supports few components.
         """
         limit = np.maximum((self.dofs[columns] + 1.0) // 3.0, 1.0)
         return np.minimum(np.arange(D), limit[:, None] - 1.0).astype(int)
 
     def flip_moments(self, found: PrincipalComponents, columns: np.ndarray, D: int) -> Moments:
-        """Compute the moments of R2(d) under random signs of the observed entries."""
+        """Compute the moments of R2(d) under random signs of observed entries."""
         c = self.adjustment.n_parameters
 
         def compute(products: ScoreProducts, chunk: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -429,10 +429,10 @@ def weighted_gram(weights: np.ndarray, A: np.ndarray) -> np.ndarray:
 
 
 def fill_by_design(op: Operator, seen: np.ndarray, adjustment: RowAdjustment) -> DenseOperator:
-    """Fill missing values by the fitted values of the design.
+    """Impute missing values by the fitted values of the design.
 
-    The least-squares coefficients of the filled columns are those of the observed entries, and
-    residuals of missing entries are 0.
+    The imputed columns have the least-squares coefficients of the observed entries, and residuals
+    of missing entries are 0.
     """
     Z = np.where(seen, np.asarray(op.dense(), dtype=float), 0.0)
     Q = adjustment.basis
@@ -450,10 +450,10 @@ def fill_by_design(op: Operator, seen: np.ndarray, adjustment: RowAdjustment) ->
 def observed_data(
     op: Operator, seen: np.ndarray, adjustment: RowAdjustment, sizes: np.ndarray | None = None
 ) -> Observed:
-    """Scale residuals to unit variance, and orthogonalise blocks.
+    """Scale residuals to unit variance and orthogonalise blocks.
 
     Columns with too few observed rows become zero and are not tested. ``seen`` is the mask of the
-    columns, and ``sizes`` are the numbers of columns of the variables.
+    observed entries, and ``sizes`` are the numbers of columns of the variables.
     """
     Z = np.where(seen, np.asarray(op.dense(), dtype=float), 0.0)
     count, squares = seen.sum(axis=0), np.sum(Z * Z, axis=0)

@@ -14,7 +14,8 @@ _MAX_ENTRIES = 500_000
 # Adjacent rows are correlated if the mean lag-1 correlation over the columns exceeds both limits.
 MIN_CORRELATION = 0.1
 _MIN_STANDARD_ERRORS = 4.0
-# They are also correlated if nearly all of several components have a high lag-1 correlation.
+# Adjacent rows are also correlated if nearly all of several components have a high lag-1
+# correlation.
 _MIN_SCORES = 5
 _MIN_SCORE_CORRELATION = 0.3
 _MIN_SCORE_PROPORTION = 0.9
@@ -22,10 +23,11 @@ _MIN_SCORE_PROPORTION = 0.9
 # standard deviations of the log scales.
 _MIN_OUTLYING_SCALE = 2.0
 _MIN_OUTLYING_DEVIATION = 4.0
-# A result rests on one or two rows if these account for more of the variance of the components.
+# A result depends on one or two rows if these contribute more than this proportion of the variance
+# of the components.
 MAX_INFLUENCE = 0.5
 _N_INFLUENTIAL = 2
-_MAX_LISTED = 5  # rows that a message lists
+_MAX_LISTED = 5  # maximum number of rows listed in a message
 
 
 def adjacent_row_correlation(data: StandardisedData, scores: np.ndarray) -> float:
@@ -34,7 +36,7 @@ def adjacent_row_correlation(data: StandardisedData, scores: np.ndarray) -> floa
     The result is 0 if it is small or not significant.
 
     Rows sorted by a variable that the components explain (patients, then controls) are correlated
-    in the components only. Time series and repeated measures are correlated in the residuals, or in
+    only in the components. Time series and repeated measures are correlated in the residuals, or in
     nearly all of several components. ``scores`` (n, d) are orthonormal.
     """
     of_scores = _lag1_correlations(scores)
@@ -67,14 +69,14 @@ def _lag1_correlations(columns: np.ndarray) -> np.ndarray:
 
 
 def row_influence(scores: np.ndarray) -> np.ndarray:
-    """Compute the proportion of the variance of all components in each row, (n,)."""
+    """Compute the contribution of each row to the variance of scores, (n,)."""
     squares = np.sum(scores * scores, axis=1)
     total = float(np.sum(squares))
     return np.asarray(squares / total if total > 0.0 else np.zeros(squares.size))
 
 
 def influential_rows(influence: np.ndarray) -> np.ndarray:
-    """Return the one or two rows on which a result rests, if any."""
+    """Return the one or two rows on which a result depends, if any."""
     order = np.argsort(-influence, kind="stable")[:_N_INFLUENTIAL]
     if influence.size <= 2 * _N_INFLUENTIAL or influence[order].sum() <= MAX_INFLUENCE:
         return np.empty(0, dtype=int)
@@ -82,7 +84,7 @@ def influential_rows(influence: np.ndarray) -> np.ndarray:
 
 
 def outlying_rows(row_scale: np.ndarray) -> np.ndarray:
-    """Return the rows with a much larger scale than the others."""
+    """Return the rows with a much larger scale than the others, largest first."""
     logarithms = np.log(row_scale)  # the median is 0
     deviation = float(np.median(np.abs(logarithms))) / 0.6745
     limit = max(np.log(_MIN_OUTLYING_SCALE), _MIN_OUTLYING_DEVIATION * deviation)

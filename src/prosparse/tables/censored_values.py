@@ -1,4 +1,4 @@
-"""Values beyond a limit of detection, such as ``<0.5`` and ``<LOD``, and their replacement."""
+"""Replacement of values beyond a detection limit (``<0.5``, ``<LOD``)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CENSORED = re.compile(
 class CensoredValue(NamedTuple):
     """Value below or above a limit."""
 
-    limit: float  # NaN if the cell does not state it
+    limit: float  # NaN if the cell states no number
     above: bool
 
 

@@ -1,4 +1,4 @@
-"""Codes for missing values: those that every reader recognises, and those of ``--na``."""
+"""Codes for missing values: built-in codes and those of ``--na``."""
 
 from __future__ import annotations
 

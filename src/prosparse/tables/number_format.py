@@ -1,4 +1,4 @@
-"""Numbers in the cells of a file."""
+"""Parsing of the numbers in the cells of a file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .missing_codes import MISSING
 from .percentages import SIGN
 
 THOUSANDS = {"point": ".", "comma": ",", "space": " ", "apostrophe": "'"}
-_SPACES = "\u00a0\u202f\u2009"  # that separate thousands
-# Numbers with both marks: the first one separates thousands.
+_SPACES = "\u00a0\u202f\u2009"  # spaces that separate thousands
+# Numbers with both marks, of which the first separates thousands.
 _BOTH_MARKS = {
     ",": re.compile(r"[-+]?\d{1,3}(?:\.\d{3})+,\d*"),
     ".": re.compile(r"[-+]?\d{1,3}(?:,\d{3})+\.\d*"),
@@ -30,7 +30,7 @@ class NumberFormat(NamedTuple):
     missing: frozenset[str] = frozenset(MISSING)
 
     def parse(self, cell: str) -> float | None:
-        """Return the number in a cell, NaN if missing and None if not numeric."""
+        """Parse the number in a cell: NaN if missing, None if not numeric."""
         text = cell.strip()
         if text in self.missing:
             return float("nan")
@@ -53,7 +53,7 @@ class NumberFormat(NamedTuple):
         return value / 100 if is_percentage else value
 
     def parse_all(self, cells: Sequence[str]) -> tuple[list[float | None], bool]:
-        """Parse all cells of a row; return them and whether all are plain numbers."""
+        """Parse the cells of a row; also return whether all are plain numbers."""
         if self.decimal == "." and not self.thousands and "_" not in "".join(cells):
             try:
                 return list(map(float, cells)), True
@@ -73,6 +73,6 @@ def _remove_thousands(text: str, mark: str) -> str:
 
 
 def has_both_marks(cell: str, decimal: str) -> bool:
-    """Return whether a number contains a thousands separator and a decimal mark."""
+    """Return whether a number has a thousands separator and a decimal mark."""
     pattern = _BOTH_MARKS.get(decimal)
     return pattern is not None and pattern.fullmatch(cell.strip()) is not None

@@ -8,9 +8,9 @@
 Model: x = V W y + noise, V = diag(v), v in {0,1}^p, y ~ N(0, I_d), w_kj ~ N(0, 1/alpha^2).
 If v is relaxed to u in [0,1]^p, the likelihood depends on u and alpha through t_k = u_k^2 / alpha^2
 alone, the prior variance of row k of W. The relaxed model is probabilistic PCA with one prior
-variance per variable. It ranks the variables. The exact evidence of the binary models along the
-ranking (`evidence`) determines their number, and PCA on the selected columns gives the components
-(`solve`).
+variance per variable. This model ranks the variables. The exact evidence of the binary models along
+the ranking (`evidence`) determines the number of selected variables, and PCA on these columns gives
+the components (`solve`).
 
 Symbols: X (n, p) centred; sigma2 noise variance, c = 1/sigma2; row k of W has posterior mean
 m_k (rows of M, (p, d)) and covariance S_k; row i of Y has mean mu_i and covariance Sigma;
@@ -41,10 +41,6 @@ from .relevance import VarianceUpdate, update_variances
 # Minimum noise variance, relative to the mean square of X. If d components fit X exactly, the bound
 # has no maximum, and the residual consists of rounding errors.
 MIN_RELATIVE_NOISE = 1e-14
-# Rounding errors of the columns are independent. Together they change the bound by half an epsilon
-# of the root of the sum of squared terms. This factor allows for columns of unequal variance, whose
-# errors cancel less.
-ROUNDING_FACTOR = 4.0
 
 
 class State(NamedTuple):
@@ -59,7 +55,7 @@ class State(NamedTuple):
 
 
 def init(parts: Spectrum, d: int) -> State:
-    """Return the ML loadings of probabilistic PCA, and t = column variance / d."""
+    """Initialise with ML probabilistic PCA, and t = column variance / d."""
     n, p = parts.n, parts.op.shape[1]
     squares = parts.op.column_squares()
     values = to_numpy(parts.eigenvalues) / n
@@ -75,7 +71,7 @@ def min_noise(parts: Spectrum) -> float:
 
 
 def make_step(op: Operator, n: int) -> Callable[[State], State]:
-    """Return one variational iteration, from q(W) to q(Y) to q(W).
+    """Return the function that updates q(Y) and then q(W).
 
     An iteration costs two products with X and O(p d + d^3) operations. ``op`` is any data matrix
     with the same X'X as the n observed rows.
@@ -99,7 +95,7 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
 
 
 def covariance_root(WW: np.ndarray, sigma2: float) -> np.ndarray:
-    """Return lower triangular root with root' root = (I + E[W'W] / sigma2)^-1."""
+    """Compute lower triangular L with L'L = (I + E[W'W] / sigma2)^-1."""
     factor = np.linalg.cholesky(WW / sigma2 + np.eye(WW.shape[0]))
     inverse: np.ndarray = dtrtri(factor, lower=1)[0]
     return inverse
@@ -115,16 +111,15 @@ class FactorMoments(NamedTuple):
 
 
 def rounded_factor_moments(
-    n: int, root: np.ndarray, Q: np.ndarray, squares: np.ndarray, sigma2: float, precision: type
+    n: int, root: np.ndarray, Q: np.ndarray, squares: np.ndarray
 ) -> FactorMoments:
-    """Return the moments of q(Y) if Y Q was rounded; ``squares`` is Q'Y'Y Q.
+    """Compute the moments of q(Y) for rounded Y Q; ``squares`` is Q'Y'Y Q.
 
-    The rounding error is common to all columns and would accumulate. The bound is valid for any Y
-    and any approximation diag(a) of Q'A Q, provided that ``remainder`` is the exact difference.
-    ``precision`` is the floating-point type of a / sigma2.
+    The rounding error is common to all columns and would accumulate. The bound is valid for any
+    approximation diag(a) of Q'A Q, provided that ``remainder`` is the exact difference.
     """
     A = n * (Q.T @ root.T @ root @ Q) + squares
-    a = sigma2 * (np.diagonal(A) / sigma2).astype(precision).astype(float)
+    a = np.diagonal(A)
     return FactorMoments(a, Q, _factor_divergence(n, root, A), A - np.diag(a))
 
 
@@ -139,14 +134,12 @@ class Loadings(NamedTuple):
     means: Array  # (d, p) in the basis Q
     squares: np.ndarray  # (d, d) means means'
     basis_change: np.ndarray  # (d, d) from the basis Q to the one after parameter expansion
-    S: Array  # (d, p) variances in the basis Q
     S_diagonal: np.ndarray  # (d,) their sums
     S_sum: np.ndarray  # (d, d) sum of the covariances after parameter expansion
     sigma2: float
     t: Array  # (p,) after parameter expansion
     slope: Array  # (p,)
     bound: float
-    rounding: float  # rounding error of the bound in single precision
 
 
 def update_loadings(
@@ -161,49 +154,45 @@ def update_loadings(
     e = from_numpy(moments.a / sigma2, cG, cG.dtype)
     summarise = partial(_summarise, cG=cG, xp=xp)
     update, sums, means = update_variances(t, e, cG * cG, xp, summarise)
-    sum_T, sum_TD, sum_D, sum_log_D, sum_T2, q, VV, squares, S_diagonal, D_active = sums
+    sum_T, sum_TD, sum_D, sum_log_D, q, VV, squares, S_diagonal, D_active = sums
     n_effective = p * d - sum_D  # effective number of parameters
     # sigma2, [MBL16] (13) with the missing factor -2 and square
     residual = total - sigma2 * (sum_T + sum_TD - n_effective)
     if moments.remainder is not None:
         residual += float(np.sum(moments.remainder * (squares + np.diag(S_diagonal))))
-    previous, sigma2 = sigma2, max(residual, MIN_RELATIVE_NOISE * total) / (n * p)
+    sigma2 = max(residual, MIN_RELATIVE_NOISE * total) / (n * p)
     divergence_W = 0.5 * (sum_TD - n_effective - sum_log_D)
     # Expected log-likelihood minus the divergences of q(Y) and q(W) from their priors
     fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
     bound = fit - moments.divergence - divergence_W
     R, scale = expand(moments.a, VV + np.diag(D_active), n, q)
-    # R is unique up to a rotation. Take the one that is triangular in the basis of Y: with equal
-    # eigenvalues, as at the start, Q is arbitrary, and rounding would determine the iterations.
+    # R is unique up to a rotation, and the one that is triangular in the basis of Y is used. With
+    # equal eigenvalues, as at the start, Q is arbitrary, and rounding errors would otherwise
+    # determine the iterations.
     QR = moments.Q @ R
     basis_change = np.linalg.cholesky(QR @ QR.T).T @ moments.Q
-    # Rounding errors of T change the residual in units of the previous noise variance.
-    rounding = ROUNDING_FACTOR * float(np.finfo(np.float32).eps) * math.sqrt(sum_T2)
-    rounding *= max(1.0, previous / sigma2)
     return Loadings(
         means=means,
         squares=squares,
         basis_change=basis_change,
-        S=update.D * update.t,
         S_diagonal=S_diagonal,
         S_sum=(basis_change * S_diagonal) @ basis_change.T,
         sigma2=sigma2,
         t=update.t * scale,
         slope=update.slope,
         bound=bound,
-        rounding=rounding,
     )
 
 
 def _summarise(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[tuple[Array, ...], Array]:
-    """Return the summaries of q(W) that are needed in CPU memory, and its means.
+    """Compute the means of q(W), and its summaries for CPU memory.
 
-    The summaries are the sums of T, T D, D, log D and T^2; the number of variables in the model;
+    The summaries are the sums of T, T D, D and log D; the number of variables in the model;
     V V' for V = m_k / sqrt(t_k); the same product for the means m_k; D t; and the sum of D over
     the variables in the model.
     """
     t, D = update.t, update.D
-    columns = (update.T, update.TD, update.D_sum, update.log_D, update.T * update.T)
+    columns = (update.T, update.TD, update.D_sum, update.log_D)
     sums = [xp.sum(part, dtype=xp.float64) for part in columns]
     root_t, active = xp.sqrt(t), xp.astype(t > 0, t.dtype)
     V = cG * D
@@ -214,11 +203,11 @@ def _summarise(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[tuple[
 
 
 def rank_variables(t: Array, slope: Array) -> np.ndarray:
-    """Return the variables by decreasing t, and by h_k'(0) if t is zero."""
+    """Sort the variables by decreasing t, and by h_k'(0) if t is zero."""
     return np.lexsort((-to_numpy(slope), -to_numpy(t)))
 
 
 def relative_relevance(t: Array) -> np.ndarray:
-    """Return u in [0, 1]: u_k^2 is proportional to t_k, and the maximum is 1."""
+    """Compute u in [0, 1] with maximum 1, where u_k^2 is proportional to t_k."""
     t = to_numpy(t).astype(float)
     return np.sqrt(t / t.max()) if t.max() > 0 else np.zeros_like(t)

@@ -1,8 +1,8 @@
-"""Solve GSPPCA: rank variables, compare cardinalities, fit components.
+"""Algorithm of GSPPCA: ranking, comparison of cardinalities, components.
 
-The relaxed model ranks the variables (`model`), and the evidence along the ranking determines their
-number (`evidence`). The components of the other variables refine the selection (`refinement`). PCA
-on the selected columns gives the components.
+The relaxed model ranks the variables (`model`), and the evidence along the ranking determines how
+many are selected (`evidence`). The selection is refined by the components of the other variables
+(`refinement`). PCA on the selected columns gives the components.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from ...data import Array, DenseOperator, Operator
-from ...data.arrays import is_numpy, precision_of, to_numpy
+from ...data import Array, Operator
+from ...data.arrays import to_numpy
 from ...errors import ParameterError
 from ...inference.acceleration import over_loadings
 from ...inference.checkpoint import Checkpoint
@@ -37,7 +37,6 @@ from .evidence import EvidenceKind, NestedModels
 from .factors import (
     FactorState,
     make_factor_step,
-    make_mixed_precision_step,
     over_factors,
     to_factor_state,
 )
@@ -49,11 +48,7 @@ from .refinement import FDR, Refined, Refinement, find_shared_components
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
 ModelPrior = Literal["uniform", "sparse"]
 
-N_EIGENVALUES = 50  # number of eigenvalues of a matrix too large for all of them
-# Minimum number of loadings for which single precision saves time.
-MIN_LOADINGS_SINGLE = 2**16
-# Maximum number of entries of a single-precision copy (64 MiB), used in early iterations.
-MAX_ENTRIES_SINGLE = 2**24
+N_EIGENVALUES = 50  # number of eigenvalues computed if the matrix is too large for all
 # Decimal digits of a variance relative to the largest; further digits are rounding errors.
 VARIANCE_DIGITS = 9
 
@@ -99,7 +94,7 @@ class Solution(NamedTuple):
 
     selection: SelectedVariables
     components: Array  # (d, q) orthonormal rows, on the selected variables
-    variances: np.ndarray  # (d,) along them
+    variances: np.ndarray  # (d,) along the components
     explained_proportions: np.ndarray  # (d,) of the total variance
     active_noise: float  # variance of the selected variables around the components
     diagnostics: list[Diagnostic]
@@ -180,11 +175,10 @@ def is_counted(options: Options) -> bool:
 
 
 def count_factors(op: Operator, options: Options) -> tuple[Spectrum, int, bool]:
-    """Return the spectrum, the number of components, and whether any was found.
+    """Compute the spectrum, the number of components, and whether any exists.
 
-    "auto" does not count eigenvalues of the data: with unequal noise they exceed white noise even
-    if the columns share no variance. It selects columns with shared variance and counts their
-    components.
+    With unequal noise, eigenvalues of the data exceed white noise even if the columns share no
+    variance. "auto" therefore selects columns with shared variance and counts their components.
     """
     d, found = options.n_components, True
     if is_counted(options) and op.shape[0] > MIN_DOF:
@@ -197,7 +191,7 @@ def count_factors(op: Operator, options: Options) -> tuple[Spectrum, int, bool]:
 
 
 def check_dimension(parts: Spectrum, d: int | Literal["auto"], options: Options) -> int:
-    """Return the number of components, checked against data and cardinality."""
+    """Check the number of components against the data and the cardinality."""
     p, q = parts.op.shape[1], options.n_features_to_select
     d = resolve_dimension(d, parts, q, white_noise(parts, options))
     if q is not None and not d <= q <= p:
@@ -214,7 +208,7 @@ def white_noise(parts: Spectrum, options: Options) -> float | None:
 
 
 def select_variables(op: Operator, parts: Spectrum, d: int, options: Options) -> SelectedVariables:
-    """Rank the variables with d components and select how many by the evidence."""
+    """Rank the variables with d components and select the best cardinality."""
     run = fit_relaxed(parts, d, options)
     empty = run.reason is StopReason.EMPTY_MODEL
     order = rank_by_variance(parts, d) if empty else rank_variables(run.state.t, run.state.slope)
@@ -234,7 +228,7 @@ def select_variables(op: Operator, parts: Spectrum, d: int, options: Options) ->
 
 
 def path_inclusion(order: np.ndarray, q: np.ndarray, log_evidence: np.ndarray) -> np.ndarray:
-    """Return the posterior probability of variables along a ranking."""
+    """Compute inclusion probabilities from the evidence along a ranking."""
     weights = np.zeros(order.size)
     np.add.at(weights, q - 1, np.exp(log_evidence - logsumexp(log_evidence)))
     probability = np.empty(order.size)
@@ -243,9 +237,9 @@ def path_inclusion(order: np.ndarray, q: np.ndarray, log_evidence: np.ndarray) -
 
 
 def rank_by_variance(parts: Spectrum, d: int) -> np.ndarray:
-    """Rank variables by variance, and equal ones by d principal components.
+    """Rank variables by variance, and ties by d principal components.
 
-    This order replaces that of an empty relaxed model, which depends on the path of iterations.
+    This ranking replaces that of an empty relaxed model, which depends on the path of iterations.
     """
     squares = to_numpy(parts.op.column_squares())
     explained = to_numpy(parts.directions(d) ** 2 @ parts.eigenvalues[:d])
@@ -256,8 +250,8 @@ def rank_by_variance(parts: Spectrum, d: int) -> np.ndarray:
 def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[FactorState]:
     """Fit the relaxed model.
 
-    The iterations alternate between q(W) and q(Y). The smaller of the two is accelerated: q(Y) if
-    the data matrix has at most as many rows as columns.
+    The iterations alternate between q(W) and q(Y). The smaller of the two is accelerated, that is,
+    q(Y) if the data matrix has at most as many rows as columns.
     """
     op, xp, n, p = parts.op, parts.op.xp, parts.n, parts.op.shape[1]
     total, epsilon = float(xp.sum(op.column_squares())), op.epsilon
@@ -274,34 +268,19 @@ def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[F
     if op.shape[0] > p:
         step = make_step(op, n)
         return run(step, init(parts, d), accelerator=over_loadings("M", xp, QuasiNewton))
-    single, start = single_precision_copy(op, d), to_factor_state(init(parts, d), op)
-    accelerator = over_factors(start, xp)
-    if single is None:
-        return run(make_factor_step(op, n), start, accelerator=accelerator)
-    mixed = make_mixed_precision_step(op, n, single, tol)
-    return run(mixed, start._replace(single=True), accelerator=accelerator)
-
-
-def single_precision_copy(op: Operator, d: int) -> Operator | None:
-    """Return a single-precision copy for early iterations if it saves time."""
-    X = op.whole
-    if X is None or not is_numpy(X) or precision_of(X) == "float32":
-        return None
-    if d * X.shape[1] < MIN_LOADINGS_SINGLE or X.size > MAX_ENTRIES_SINGLE:
-        return None
-    with np.errstate(all="ignore"):
-        return DenseOperator(op.xp.astype(X, op.xp.float32))
+    start = to_factor_state(init(parts, d), op)
+    return run(make_factor_step(op, n), start, accelerator=over_factors(start, xp))
 
 
 def inactive_noise(
     parts: Spectrum, squares: np.ndarray, d: int, relaxed: float, options: Options
 ) -> float:
-    """Return the variance of inactive variables, at worst ``relaxed``."""
+    """Estimate the variance of inactive variables."""
     # The variance of scaled columns is known. Residuals of active columns would bias an estimate.
     kind = "median" if options.scale else options.noise
     noise = noise_variance(kind, to_numpy(parts.eigenvalues), squares, parts.n, d)
     floor = min_noise(parts)
-    # If d components fit exactly, use the noise variance of the relaxed model.
+    # If d components fit exactly, ``relaxed``, the noise variance of that model, is used.
     return noise if noise > floor else max(relaxed, floor)
 
 
@@ -319,7 +298,7 @@ def compare_cardinalities(
 def diagnose(
     op: Operator, parts: Spectrum, selection: SelectedVariables, options: Options, found: bool
 ) -> list[Diagnostic]:
-    """Return the diagnostics; ``found`` is whether the test found structure."""
+    """Return the diagnostics; ``found`` states whether the test found structure."""
     if selection.run.reason is StopReason.EMPTY_MODEL:
         return [empty_model()]
     if not found:

@@ -6,11 +6,11 @@ components, W (p, r) loadings, psi (p,) unique variances, z (r,) factors.
     x = W z + e,    z ~ N(0, I),    e ~ N(0, Psi),    W = V diag(delta_i - v_i'Psi v_i)^1/2
 
 Sample eigenvalues overestimate the variances along the components, which are fitted to the same
-rows. Here delta_i is the variance of *held-out* rows along the i-th component of the training rows,
-made non-increasing; the unique variance in that direction is subtracted. No number of components is
-selected and no distribution is assumed: components without common variance in held-out rows have
-zero loadings. (For large n and p, delta is the limit to which random matrix theory shrinks the
-eigenvalues, see Ledoit & Wolf 2012, section 3; here it is measured.)
+rows. Here delta_i is the variance of *held-out* rows along the i-th component of the training rows;
+the sequence is made non-increasing, and the unique variance in that direction is subtracted. No
+number of components is selected and no distribution is assumed: components without common variance
+in held-out rows have zero loadings. (For large n and p, delta is the limit to which random matrix
+theory shrinks the eigenvalues, see Ledoit & Wolf 2012, section 3; here it is measured.)
 
 With few columns and many rows, the empirical covariance of the training rows is more accurate than
 that of the factor model. `mix_covariances` forms a weighted mean of both, again as a factor model.
@@ -33,8 +33,8 @@ from ...data.arrays import from_numpy, to_numpy
 from ...errors import InputError
 from .folds import Fold, project_columns, project_some_rows, run_parallel, take_rows
 
-MIN_UNIQUENESS = 0.02  # minimum proportion of unique variance
-MIN_EMPIRICAL_UNIQUENESS = 1e-4  # the same if the covariance is empirical; for stability only
+MIN_UNIQUENESS = 0.02  # minimum uniqueness
+MIN_EMPIRICAL_UNIQUENESS = 1e-4  # minimum if the covariance is empirical; for numerical stability
 _N_ITERATIONS = 5
 _FIRST_COMPONENTS = 32  # components examined first; the number doubles until noise is reached
 # Maximum number of held-out rows per component for which residuals are formed row by row.
@@ -54,9 +54,9 @@ def estimate_common_variances(
     """Estimate the common variance along each component, delta - v'Psi v, (r,).
 
     ``squares`` (n_folds, p) are sums of squares of the held-out rows, and ``variances`` (p,) those
-    of the columns. The leading components that exceed the standard error of a variance are
-    returned; none if the training rows of a fold do not vary. An error is raised if no held-out row
-    varies.
+    of the columns. The result has the leading components whose common variance exceeds the standard
+    error of a variance; it is empty if the training rows of a fold do not vary. An error is raised
+    if no held-out row varies.
     """
     r = min(fold.scores.shape[1] for fold in folds)
     if r == 0:
@@ -69,7 +69,7 @@ def estimate_common_variances(
         )
     score_squares = sum(np.sum(fold.scores[:, :r] ** 2, axis=0) for fold in folds)
     delta = isotonic_regression(score_squares, increasing=False).x
-    # Held-out rows have a larger variance because they are centred at the mean of other rows.
+    # Centring at the mean of other rows increases the variance of the held-out rows.
     delta = delta * (variances.sum() / squares.sum())
     standard_error = delta * np.sqrt(2.0 / whole.training.sum())
     count = min(_FIRST_COMPONENTS, r)
@@ -149,7 +149,7 @@ def _precision_squares_by_row(
 def _precision_squares_by_product(
     op: Operator, fold: Fold, squares: np.ndarray, psi: np.ndarray, C: np.ndarray
 ) -> np.ndarray:
-    """Compute these sums without an array of rows, from X'T with T = X C."""
+    """Compute the same sums from X'T, with T = X C, without forming the rows."""
     T = project_some_rows(op, C, fold.held_out) - fold.mean @ C
     XT = project_columns(op, T, fold.held_out) - np.outer(fold.mean, T.sum(axis=0))
     cross = np.einsum("pr,pr->p", XT, C)
@@ -158,7 +158,7 @@ def _precision_squares_by_product(
 
 
 def shrink_communalities(measured: np.ndarray, scale: np.ndarray, n: int) -> np.ndarray:
-    """Shrink communalities towards those of columns of similar deviation, (p,).
+    """Shrink communalities towards those of columns with similar scale, (p,).
 
     If all columns have the same unit (log expression, grey values), those with small standard
     deviations are mostly noise. Isotonic regression on the standard deviation ``scale`` estimates
@@ -193,8 +193,8 @@ def mix_covariances(
 
     The empirical covariance V diag(lambda) V' is a factor model as well: its factors are all
     principal components, and its unique variances are zero unless components are missing. The
-    loadings of a weighted mean of two covariances are the loadings of both, side by side. The
-    result has at most p factors.
+    loadings of a weighted mean of two covariances are the concatenated loadings of both. The result
+    has at most p factors.
     """
     if weight == 0.0:
         return model

@@ -1,7 +1,8 @@
 """Proportion of variance that a panel explains in held-out rows.
 
 Variables of the panel are observed; all others are predicted by the factor model of the training
-rows. Symbols: m (n, r) posterior means of the factors given the panel, W (p, r), psi.
+rows. Symbols: m (n, r) posterior means of the factors given the panel; W (p, r) loadings; psi (p,)
+unique variances.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ...data.arrays import to_numpy
 from .factors import FactorModel
 from .folds import Fold, dense_columns, project_columns, project_some_rows, run_parallel
 
-# Every size is evaluated up to the first constant; larger sizes grow by the ratio.
+# Every size up to the first constant is evaluated; larger sizes grow by the ratio.
 _ALL_SIZES = 20
 _SIZE_RATIO = 1.08
 _MAX_SAMPLED_COLUMNS = 400  # columns whose residuals calibrate the prediction intervals
@@ -28,7 +29,7 @@ class FoldPath(NamedTuple):
 
     r2: np.ndarray  # (n_sizes,) of all columns; 0 if the rows do not vary
     explained: np.ndarray  # (n_sizes,) sum of squares explained outside the panel
-    attainable: np.ndarray  # (n_sizes,) the same from all columns together
+    attainable: np.ndarray  # (n_sizes,) the same with all columns as predictors
     order: np.ndarray  # (q,) the largest panel
 
 
@@ -36,11 +37,11 @@ class PanelEvaluation(NamedTuple):
     """Results of one panel in held-out rows."""
 
     r2: np.ndarray  # (p,) of each column; 1 in the panel
-    residual_std: np.ndarray  # (p,) such that 1.96 times it covers 95 % of the residuals
+    residual_std: np.ndarray  # (p,) 95 % of the residuals are below 1.96 times this value
 
 
 def evaluated_sizes(count: int) -> np.ndarray:
-    """Return the sizes at which panels are evaluated.
+    """Return the panel sizes that are evaluated.
 
     Results of other sizes are interpolated.
     """
@@ -52,7 +53,7 @@ def evaluated_sizes(count: int) -> np.ndarray:
 
 
 def posterior_weights(model: FactorModel, panel: np.ndarray) -> np.ndarray:
-    """Compute F, (r, q), with posterior mean F x of the factors given the panel."""
+    """Compute F, (r, q), where F x is the posterior mean given the panel x."""
     W, psi = model.W[panel], model.psi[panel]
     weighted = W / psi[:, None]
     return np.linalg.solve(np.eye(W.shape[1]) + W.T @ weighted, weighted.T)
@@ -108,8 +109,8 @@ def evaluate_panel(
 ) -> PanelEvaluation:
     """Evaluate a panel for each column in the held-out rows of the folds.
 
-    ``squares`` (n_folds, p) are their sums of squares. ``seed`` determines the sample of columns
-    that calibrates the prediction intervals.
+    ``squares`` (n_folds, p) are the sums of squares of these rows. ``seed`` determines the sample
+    of columns that calibrates the prediction intervals.
     """
     others = np.setdiff1d(np.arange(op.shape[1]), panel)
     sample = np.sort(np.random.default_rng(seed).permutation(others)[:_MAX_SAMPLED_COLUMNS])
@@ -165,8 +166,8 @@ def _interval_factor(
 ) -> float:
     """Compute the factor that calibrates the standard deviations.
 
-    Residuals of each fold are divided by the standard deviations of the other folds, as for new
-    rows. The factor accounts for heavy tails, zeros and few rows.
+    As for new rows, residuals of each fold are divided by the standard deviations of the other
+    folds. The factor accounts for heavy tails, zeros and small samples.
     """
     if not residuals[0].size:
         return 1.0

@@ -33,9 +33,9 @@ def select_markers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Select ``count`` markers of each label by their scores (n_labels, p).
 
-    Included variables count as markers of the label for which their score is positive. Returns the
-    included variables and markers, (k,), and the label of which each variable is a marker or -1,
-    (p,).
+    Included variables count as markers of the label for which their score is positive. The result
+    is the included variables and markers, (k,), and the label of which each variable is a marker or
+    -1, (p,).
     """
     best = np.where(scores.max(axis=0) > 0.0, np.argmax(scores, axis=0), -1)
     label_of = np.full(best.size, -1)
@@ -53,7 +53,7 @@ def select_markers(
 
 
 def label_rows(labels: object, n: int, count: int) -> RowGroups | None:
-    """Group n rows by their labels, if ``count`` markers of each are selected."""
+    """Group n rows by their labels; return None if ``count`` is zero."""
     if count == 0:
         return None
     if labels is None:
@@ -74,9 +74,10 @@ def add_markers(
     count: int,
     constraints: Constraints,
 ) -> tuple[Constraints, np.ndarray]:
-    """Include ``count`` markers of each label; none without labels.
+    """Include ``count`` markers of each label in the constraints.
 
-    Returns the constraints, and the label of which each column of the data is a marker, or "".
+    Also return the label of which each column of the data is a marker, or "". Without labels,
+    nothing is included.
     """
     width = columns.mean.shape[0]
     if labels is None:

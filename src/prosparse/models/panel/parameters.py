@@ -1,4 +1,4 @@
-"""Parameters of `Panel` as constraints on the varying columns."""
+"""Validation of the parameters of `Panel`, and their use as constraints."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ColumnNames(NamedTuple):
     names: list[str] | None
 
     def label(self, column: int) -> str:
-        """Return how messages refer to a column."""
+        """Return the name or position by which messages refer to a column."""
         return str(int(column)) if self.names is None else repr(self.names[column])
 
     def positions(self, given: Any, parameter: str) -> np.ndarray:
-        """Return the positions of the columns in a parameter, which may be empty."""
+        """Return the positions of the columns in a parameter, possibly none."""
         is_empty = given is None or (isinstance(given, list | tuple) and not given)
         if isinstance(given, np.ndarray):
             is_empty = given.size == 0 or (given.dtype == bool and not given.any())
@@ -112,7 +112,7 @@ def build_constraints(
 ) -> Constraints:
     """Translate parameters to constraints on the varying columns.
 
-    ``means`` are those of the columns in their original units, if a limit refers to them.
+    ``means`` are the column means in their original units, required if a limit refers to them.
     ``n_features`` is the number of allowed columns if no number is given.
     """
     bundles, costs = names.bundles(given["bundles"]), names.costs(given["costs"])
@@ -210,6 +210,6 @@ def _check_size(
 
 
 def _add_bundles(columns: np.ndarray, bundles: list[np.ndarray]) -> np.ndarray:
-    """Add all columns that share a bundle with one of the columns."""
+    """Add all columns in the bundles of the given columns."""
     touched = [bundle for bundle in bundles if np.isin(bundle, columns).any()]
     return np.unique(np.concatenate([columns, *touched]))

@@ -1,4 +1,4 @@
-"""Soft thresholds, lasso with a common Gram matrix, sparse rotations."""
+"""Soft thresholding, lasso with a common Gram matrix, sparse rotations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...data.arrays import Namespace, from_numpy, to_numpy, with_row
 
 
 def soft_threshold(x: Array, threshold: float, xp: Namespace) -> Array:
-    """Shrink every entry by ``threshold``, with exact zeros."""
+    """Shrink every entry towards zero by ``threshold``."""
     return xp.where(x > threshold, x - threshold, xp.where(x < -threshold, x + threshold, 0.0))
 
 
@@ -39,7 +39,7 @@ def lasso_rows(
 
     Coordinate descent sweeps over the d entries of all columns at once. Entries outside
     ``allowed`` remain zero. Zero columns with all entries of b below the threshold remain zero and
-    are skipped; at large penalties these are most columns.
+    are skipped, which applies to most columns at large penalties.
     """
     may_move = (W != 0) | (xp.abs(B) > threshold)
     moving = xp.nonzero(xp.any(may_move if allowed is None else allowed, axis=0))[0]
@@ -55,7 +55,7 @@ def lasso_rows(
             V = with_row(V, j, entry if free is None else xp.where(free[j, :], entry, 0.0))
         if float(xp.max(xp.abs(V - before))) <= 1e-12 * float(xp.max(xp.abs(V))):
             break
-    # Column k of W is column (number of moving columns before k) of V, or zero.
+    # If column k of W moves, its position in V is the number of moving columns before k.
     position = xp.searchsorted(moving, xp.arange(W.shape[1], device=device(W)))
     position = xp.clip(position, None, moving.shape[0] - 1)
     stays = xp.take(moving, position) != xp.arange(W.shape[1], device=device(W))
@@ -80,7 +80,7 @@ def sparsest_rotation(W: Array, sweeps: int = 20) -> Array:
 
 
 def _disjoint_pairs(d: int) -> list[tuple[list[int], list[int]]]:
-    """Return all pairs of d rows in rounds of disjoint pairs (round-robin)."""
+    """Arrange all pairs of d rows in rounds of disjoint pairs (round-robin)."""
     ring = list(range(d + d % 2))
     rounds = []
     for _ in range(len(ring) - 1):
@@ -93,19 +93,18 @@ def _disjoint_pairs(d: int) -> list[tuple[list[int], list[int]]]:
 
 
 def zero_rounding_errors(W: Array, xp: Namespace) -> Array:
-    """Set entries to zero that a rotation made zero up to rounding."""
+    """Set entries that are zero up to rounding errors of a rotation to zero."""
     lengths = xp.sqrt(xp.sum(W * W, axis=0))
     return xp.where(xp.abs(W) <= 1e-9 * lengths, 0.0, W)
 
 
 def _best_angles(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the rotation angle of each row that minimises sum_i |x_i| + |y_i|.
+    """Find the rotation angle of each row that minimises sum_i |x_i| + |y_i|.
 
-    With (x_i, y_i) = r_i (cos f_i, sin f_i) the sum after a rotation by t is
-    sum_i r_i (cos u_i + sin u_i), u_i = (t - f_i) mod pi/2. It is concave between the angles
-    f_i mod pi/2, so that its minimum is at one of them, where an entry becomes zero. After
-    sorting, all sums follow from two cumulative sums, in O(p log p). The angle is 0 if no
-    rotation decreases the sum.
+    With (x_i, y_i) = r_i (cos f_i, sin f_i), the sum after a rotation by t is sum_i r_i (cos u_i +
+    sin u_i), u_i = (t - f_i) mod pi/2. It is concave between the angles f_i mod pi/2, so that its
+    minimum is at one of these angles, where an entry is zero. After sorting, all sums follow from
+    two cumulative sums, in O(p log p). The angle is 0 if no rotation decreases the sum.
     """
     f = np.arctan2(y, x) % (0.5 * math.pi)
     order = np.argsort(f, axis=1, kind="stable")
