@@ -32,8 +32,8 @@ from .model import (
     update_loadings,
 )
 
-# Maximum number of entries of a block of rows.
-MAX_BLOCK_ENTRIES = 2**20
+# Maximum number of entries of a block of rows, whose temporary arrays then fit into the cache.
+MAX_BLOCK_ENTRIES = 2**17
 
 
 class Rows(NamedTuple):
@@ -131,6 +131,8 @@ def quadratic_bounds(
     """
     seen = ~np.isnan(X)
     x = np.where(seen, X, 0.0)
+    if seen.all() and np.all(rows.likelihood == "poisson"):  # avoids copies of the columns
+        return poisson_bound(x, mean, variance, rows.linear_threshold)
     w, b = np.broadcast_to(tau, X.shape).copy(), x * tau
     k = np.zeros(X.shape)
     columns = np.flatnonzero(rows.likelihood == "bernoulli")
