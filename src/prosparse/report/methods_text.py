@@ -77,8 +77,8 @@ def describe_methods(found: Findings, about: Mapping[str, Any]) -> list[str]:
     null = PermutationNull.from_json(about.get("permutation_null"))
     if null is not None:
         sentences.append(
-            f"The analysis was repeated on {null.n_permutations} null datasets, which selected "
-            f"{null.expected_n_selected:.2g} variables on average."
+            f"The analysis was repeated on {null.n_permutations} null datasets, in which "
+            f"{null.expected_n_selected:.2g} variables were selected on average."
         )
     stability = Stability.from_json(about.get("stability"), found.names)
     if stability is not None:
