@@ -252,6 +252,10 @@ class FDRPCA(MixedProjection):
     are weighted by their scales. Degrees of freedom and sign flips account for the adjustment.
     Numeric covariates have linear effects; categorical covariates have one effect per level.
 
+    **Many rows.** With at least 32,768 rows and more than 2,048 columns, the variables that form
+    the components of the test are selected from 16,384 evenly spaced rows, if these have at least
+    100 discoveries. All rows then test all variables.
+
     **Pairs.** A variable that shares variance with only one or two others forms no leading
     component. It is detected by its largest correlation with another variable. Pairs are not tested
     if n_samples * n_features^2 exceeds 8.6e9, for example with 200 rows and more than 6,500
@@ -751,7 +755,7 @@ class FDRPCA(MixedProjection):
         outlying = outlying_rows(self.row_scale_)
         if outlying.size:
             protection = (
-                "The test divides rows by their scale, but the components do not: check these rows."
+                "The test accounts for their scale, but the components do not: check these rows."
                 if self.null == "robust"
                 else "Uncorrelated variables then seem significant: check these rows, or set "
                 '`null="robust"`.'
