@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from prosparse import SCA
 from prosparse.data import DenseOperator
-from prosparse.models.sca.model import N_PSEUDO_LEARNED, State, init, variational_step, view_layout
+from prosparse.models.sca.model import N_PSEUDO_LEARNED, State, init, step, view_layout
 from prosparse.models.sca.noise import (
     MAX_STRENGTH,
     NoisePrior,
@@ -95,7 +95,7 @@ def sparse_problem(missing):
     lay = view_layout([np.arange(25), np.arange(25, 40)], 2, [0, 0], "learned", scale)
     groups = [np.arange(25), np.arange(25, 40)]
     first = init(data, lay, *initial_loadings(op, 60, groups, 2, [0, 0]), "point-normal").ahead
-    noise = first.noise._replace(learned=True)
+    noise = first.noise._replace(system=None)
     Z = np.linalg.lstsq(first.L, filled.T, rcond=None)[0].T
     first = first._replace(scores=data.initial(Z), noise=noise)
     return X, seen, lay, data, State(first, first, -np.inf)
@@ -121,7 +121,7 @@ def test_bound_matches_its_definition(missing):
     """E log p(X | z, L, tau) - KL(z) - KL(L) - KL(tau), entry by entry."""
     X, seen, lay, data, state = sparse_problem(missing)
     for _ in range(3):
-        state = variational_step(data, lay, state)
+        state = step(data, lay, None, state)
     now = state.fitted
     Z, VZ, L, VL = now.scores.mean, now.scores.variance, now.sparse.mean, now.sparse.variance
     total = -slow_divergence(now.sparse, lay.view) - slow_divergence(now.scores, data.view)
@@ -151,7 +151,7 @@ def test_bound_matches_its_definition(missing):
 def test_bound_is_non_decreasing(missing):
     _, _, lay, data, state = sparse_problem(missing)
     for _ in range(40):
-        before, state = state.bound, variational_step(data, lay, state)
+        before, state = state.bound, step(data, lay, None, state)
         assert state.bound >= before - 1e-9 * abs(state.bound)
 
 
@@ -175,7 +175,7 @@ def test_spread_of_noise_variances_is_learned(rng):
     for truth in (2.0 * units[1], np.exp(rng.uniform(-2, 2, p))):
         residual = truth * rng.chisquare(n, p)
         noise = residual / n
-        prior = initial_noise_prior(noise, member, units)._replace(learned=True)
+        prior = initial_noise_prior(noise, member, units)._replace(system=None)
         for _ in range(30):
             found = update_noise(residual, np.full(p, float(n)), member, units, prior)
             prior = found.prior

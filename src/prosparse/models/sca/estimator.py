@@ -56,7 +56,14 @@ from .non_gaussian_data import (
     prepare_rows,
     view_likelihoods,
 )
-from .solve import Solution, SparseLoadings, solve, solve_groups, solve_non_gaussian
+from .solve import (
+    Solution,
+    SparseLoadings,
+    gaussian_data,
+    grouped_fit_data,
+    non_gaussian_data,
+    solve,
+)
 from .start import Rotation
 from .views import (
     check_names,
@@ -424,7 +431,8 @@ class SCA(HasDensity, SparseProjection):
         mean, scale = (to_numpy(part).astype(float)[kept] for part in (columns.mean, columns.scale))
         options = self._options(len(groups), columns, scale)
         stage = self._open_stage(checkpoint, X, views_given)
-        solution = solve(op, seen, groups, options, self._progress(), stage)
+        data = gaussian_data(op, seen, groups, options)
+        solution = solve(data, groups, options, self._progress(), stage)
         self._set_results(solution, columns, mean, columns.length(scale))
 
     def _check_groups_supported(self, names: list[Likelihood]) -> None:
@@ -456,7 +464,9 @@ class SCA(HasDensity, SparseProjection):
         groups = varying_view_columns(self.view_columns_, table.kept, X.shape[1])
         stage = self._open_stage(checkpoint, X, views_given, groups=rows.labels[rows.codes])
         options = self._options(len(groups), columns, table.size)
-        solution = solve_groups(table, groups, options, self._progress(), stage)
+        solution = solve(grouped_fit_data(table), groups, options, self._progress(), stage)
+        noise = np.where(table.varying_in_group, solution.noise, np.nan)
+        solution = solution._replace(noise=noise)
         self._set_group_results(solution, columns, table, rows)
 
     def _fit_non_gaussian(
@@ -480,9 +490,8 @@ class SCA(HasDensity, SparseProjection):
         per_unit = np.where(gaussian, deviation / size, np.minimum(deviation / slope, 2.0))
         stage = self._open_stage(checkpoint, X, views_given)
         options = self._options(len(groups), columns, size)
-        solution = solve_non_gaussian(
-            rows, op, per_unit, inside, groups, options, self._progress(), stage
-        )
+        data = non_gaussian_data(rows, op, per_unit, inside, options)
+        solution = solve(data, groups, options, self._progress(), stage)
         self.likelihood_ = list(names)
         thresholds = spread(rows.linear_threshold[None, :], kept, self.n_features_in_)[0]
         self.linear_threshold_ = columns.numbers(np.where(thresholds > 0, thresholds, 1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple, cast, get_args
 
 import numpy as np
@@ -165,6 +166,4 @@ def prepare_rows(
     linear_threshold = np.where(
         likelihood == "poisson", LINEAR_THRESHOLD_FACTOR * (1.0 + largest), 1.0
     )
-    return unknown._replace(
-        linear_threshold=linear_threshold, observed=observed, squares=squares
-    ), inside
+    return replace(unknown, linear_threshold=linear_threshold), inside

@@ -11,15 +11,16 @@ from collections.abc import Callable
 import numpy as np
 
 from ...data import Operator
+from .model import Scores
 from .point_normal import PointNormal, initial_posterior, update_unknowns
-from .samples import FactorMoments
+from .samples import FactorMoments, Samples
 
 # Maximum number of sweeps over the scores of new rows, and the change that ends them.
 MAX_SWEEPS = 200
 SCORE_TOL = 1e-7
 
 
-class SparseScores:
+class SparseScores(Samples):
     """Centred data, and the posterior of their scores.
 
     ``op`` (n, p) is zero where the mask ``seen`` is False; None if all entries are observed.
@@ -88,11 +89,11 @@ class SparseScores:
         C: np.ndarray | None,
         tau: np.ndarray,
         mu: np.ndarray,
-        scores: PointNormal | None = None,
+        scores: Scores | None = None,
     ) -> FactorMoments:
         """Return the sums over the samples of the moments of the updated scores."""
         assert C is not None
-        assert scores is not None
+        assert isinstance(scores, PointNormal)
         scores = self.update(L, C, tau, mu, scores)
         Z, variance = scores.mean, scores.variance
         zz = Z.T @ Z + np.diag(variance.sum(axis=0))
@@ -103,7 +104,8 @@ class SparseScores:
             second[:, *np.diag_indices(Z.shape[1])] += variance
             A, z_sum = _weighted_sums(self.seen.T, second), self.seen.T @ Z
         G = np.asarray(self.op.rmatmul(Z), dtype=float) - mu[:, None] * z_sum
-        return FactorMoments(A, G, z_sum, zz, 0.0, 0.0, scores)
+        variance = scores.second_moment[0]
+        return FactorMoments(A, G, z_sum, zz, 0.0, None, scores, variance, scores.divergence)
 
 
 def _weighted_sums(weights: np.ndarray, matrices: np.ndarray) -> np.ndarray:
