@@ -19,6 +19,7 @@ from prosparse.models.sca.noise import (
 from prosparse.models.sca.point_normal import (
     PointNormal,
     local_false_sign_rate,
+    observed_posterior,
     update_unknowns,
 )
 from prosparse.models.sca.scores import SparseScores
@@ -52,6 +53,22 @@ def test_one_unknown_by_numerical_integration():
     lfsr = local_false_sign_rate(found.mean, found.variance, found.inclusion)[0, 0]
     negative = quad(lambda u: np.exp(h * u - e * u * u / 2) * norm.pdf(u, scale=v**0.5), -20, 0)[0]
     assert lfsr == pytest.approx(1 - w + pi * negative / total)
+
+
+def test_observed_posterior_has_the_information_of_the_means():
+    """The posterior with a part of the precision equals one updated with that part."""
+    h, e = np.array([[2.3], [0.4], [0.0]]), np.array([1.7, 2.0, 0.9])
+    one, prior = np.ones((3, 1)), (0.3 * np.ones((1, 1)), 0.8 * np.ones((1, 1)))
+    now = PointNormal(0 * one, 0 * one, 0 * one, *prior, 0.0, unit=np.array([1.0, 2.0, 0.5]))
+
+    def posterior(part):
+        A, place = part * e[:, None, None], np.zeros(3, int)
+        return update_unknowns(now, np.ones(3), A, part * h, place, np.ones((1, 3)), learn=False)
+
+    found = observed_posterior(posterior(1.0), np.zeros(3, int), np.array([0.6]))
+    expected = posterior(0.6)
+    for name in ("mean", "variance", "inclusion"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-12)
 
 
 def test_noise_unknowns_are_zero_and_signal_is_not(rng):

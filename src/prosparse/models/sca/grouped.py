@@ -84,11 +84,13 @@ class GroupedSamples(Samples):
         Q = L.shape[1]
         A, G, zz = np.zeros((self.p, Q, Q)), np.zeros((self.p, Q)), np.zeros((Q, Q))
         new_v, groups, log_det, divergence = scores.v.copy(), [], 0.0, 0.0
+        mean_squares = np.zeros(Q)
         for g, (samples, at) in enumerate(self.members):
             v, m = update_factors(samples, L[at], C[at], tau[g, at], mu[g, at], scores.v[g])
             A[at] += tau[g, at, None, None] * m.A
             G[at] += tau[g, at, None] * m.G
             zz += m.zz
+            mean_squares += m.mean_squares
             # The optimal v given q(z). A factor that is inactive in a group stays inactive.
             new_v[g] = np.diagonal(m.zz) / samples.n
             active = v > 0
@@ -103,6 +105,7 @@ class GroupedSamples(Samples):
             zz,
             log_det,
             None,
+            mean_squares,
             FactorVariances(new_v),
             divergence=divergence,
             weight=np.ones(self.p),
@@ -159,15 +162,23 @@ def update_factors(
         r = np.sqrt(v)
         scaled = r[:, None] * r
         m = samples.moments(L * r, C * scaled, tau, mu)
-        return v, m._replace(A=m.A * scaled, G=m.G * r, z_sum=m.z_sum * r, zz=m.zz * scaled)
+        return v, m._replace(
+            A=m.A * scaled,
+            G=m.G * r,
+            z_sum=m.z_sum * r,
+            zz=m.zz * scaled,
+            mean_squares=m.mean_squares * v,
+        )
     n = samples.n
     P = (tau[:, None] * L).T @ L + np.tensordot(tau, C, axes=1)
     XY, YY = samples.projections(tau[:, None] * L)
     v = optimal_factor_variances(v, P, YY / n)
     S, log_det = covariance(v, P)
-    zz = n * S + S @ YY @ S
+    ZZ = S @ YY @ S
+    zz = n * S + ZZ
     explained = float(np.sum(S * YY))
-    return v, FactorMoments(zz[None], XY @ S, np.zeros((1, v.size)), zz, n * log_det, explained)
+    no_sum, squares = np.zeros((1, v.size)), np.diagonal(ZZ)
+    return v, FactorMoments(zz[None], XY @ S, no_sum, zz, n * log_det, explained, squares)
 
 
 def covariance(v: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, float]:

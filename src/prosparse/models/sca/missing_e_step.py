@@ -157,7 +157,7 @@ class IncompleteSamples(Samples):
         A[:, lower[1], lower[0]] = sums[:, :half]
         z_sum = sums[:, half:]
         G = self.X.T @ Z - mu[:, None] * z_sum
-        return FactorMoments(A, G, z_sum, zz, log_det, explained)
+        return FactorMoments(A, G, z_sum, zz, log_det, explained, np.sum(Z * Z, axis=0))
 
 
 def _pattern_slices(counts: np.ndarray) -> list[slice] | None:

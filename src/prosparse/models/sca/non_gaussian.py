@@ -88,6 +88,7 @@ class Rows(Samples):
             zz,
             log_det,
             None,
+            np.sum(new_Z * new_Z, axis=0),
             GaussianScores(new_Z, new_S),
             weight=np.ones(self.p),
             w_sum=w_sum,

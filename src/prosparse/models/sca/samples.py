@@ -39,6 +39,7 @@ class FactorMoments(NamedTuple):
     zz: Array  # (Q, Q) sum of <z z'> over all samples
     log_det: float  # sum over samples of log det S_n
     explained: float | None  # sum over samples of <z_n>' S_n^-1 <z_n>; None if q(z) is not exact
+    mean_squares: Array  # (Q,) sum of <z>^2 over all samples
     scores: Scores | None = None  # updated scores, unless they are Gaussian with unit variance
     variance: Array | None = None  # (Q,) variances of the factors, None for the diagonal of zz / n
     divergence: float | None = None  # KL(q(z) | p(z)) at these variances, None if Gaussian
@@ -151,7 +152,8 @@ class CompleteSamples(Samples):
         log_det = -self.n * float(xp.linalg.slogdet(precision)[1])
         explained = float(xp.sum(precision * ZZ))
         no_sum = xp.zeros_like(L[:1, :])
-        return FactorMoments(zz[None, ...], G, no_sum, zz, log_det, explained)
+        mean_squares = xp.linalg.diagonal(ZZ)
+        return FactorMoments(zz[None, ...], G, no_sum, zz, log_det, explained, mean_squares)
 
     def projections(self, F: Array) -> tuple[Array, Array]:
         """Return X'Y and Y'Y with Y = X F, for F (p, Q)."""

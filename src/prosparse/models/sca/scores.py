@@ -104,8 +104,18 @@ class SparseScores(Samples):
             second[:, *np.diag_indices(Z.shape[1])] += variance
             A, z_sum = _weighted_sums(self.seen.T, second), self.seen.T @ Z
         G = np.asarray(self.op.rmatmul(Z), dtype=float) - mu[:, None] * z_sum
-        variance = scores.second_moment[0]
-        return FactorMoments(A, G, z_sum, zz, 0.0, None, scores, variance, scores.divergence)
+        return FactorMoments(
+            A,
+            G,
+            z_sum,
+            zz,
+            0.0,
+            None,
+            np.sum(Z * Z, axis=0),
+            scores,
+            scores.second_moment[0],
+            scores.divergence,
+        )
 
 
 def _weighted_sums(weights: np.ndarray, matrices: np.ndarray) -> np.ndarray:

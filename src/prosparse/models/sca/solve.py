@@ -46,7 +46,7 @@ from .n_factors import (
     with_learned_noise,
 )
 from .non_gaussian import Rows, fisher_information, initial_offsets, non_gaussian_init
-from .point_normal import PointNormal, local_false_sign_rate
+from .point_normal import PointNormal, local_false_sign_rate, observed_posterior
 from .samples import CompleteSamples, Samples, reduce_rows
 from .score_prior import has_row_access, select_priors
 from .scores import SparseScores
@@ -282,7 +282,22 @@ def solve(
     if data.samples.gaussian is not None:
         n_densities = np.where(data.samples.gaussian, n_densities, 0.0)
     max_factors = counts.maximum + sum(options.private)
-    return _solution(run, lay, max_factors, n_densities, data.information, data.groups)
+    sparse = _observed_loadings(fit.samples_of(run.state), lay, run.state.fitted)
+    return _solution(run, lay, max_factors, n_densities, sparse, data.information, data.groups)
+
+
+def _observed_loadings(
+    samples: Samples, lay: ViewLayout, now: FactorParameters
+) -> PointNormal | None:
+    """Return the posterior of point-normal loadings given the observed data."""
+    if now.sparse is None:
+        return None
+    m = samples.moments(now.L, now.C, lay.of_columns(now.tau), now.mu, now.scores)
+    squares, zz = to_numpy(m.mean_squares), np.diagonal(to_numpy(m.zz))
+    proportion = np.where(zz > 0, squares / np.where(zz > 0, zz, 1.0), 1.0)
+    parts = (to_numpy(part).astype(float) for part in now.sparse[:5])
+    unit = None if now.sparse.unit is None else to_numpy(now.sparse.unit)
+    return observed_posterior(PointNormal(*parts, 0.0, unit), to_numpy(lay.view), proportion)
 
 
 def _select_noise_and_count(fit: Fit, counts: FactorCounts) -> tuple[State, ViewLayout]:
@@ -361,12 +376,14 @@ def _solution(
     lay: ViewLayout,
     max_factors: int,
     n_densities: np.ndarray,
+    sparse: PointNormal | None = None,
     entry_information: np.ndarray | None = None,
     data: GroupedData | None = None,
 ) -> Solution:
     """Return the model without empty factors, ordered, with fixed signs.
 
-    ``max_factors`` is the largest possible number of factors. ``entry_information`` (p,) is the
+    ``max_factors`` is the largest possible number of factors. ``sparse`` is the posterior of the
+    loadings given the observed data (point-normal). ``entry_information`` (p,) is the
     Fisher information of an entry about its linear predictor, NaN for Gaussian columns; None if all
     columns are Gaussian. ``data`` are several groups of samples.
     """
@@ -375,10 +392,8 @@ def _solution(
     scores = fitted.scores
     factor_variance = scores.v if isinstance(scores, FactorVariances) else None
     lfsr = None
-    if fitted.sparse is not None:
-        lfsr = local_false_sign_rate(
-            *(to_numpy(part).astype(float) for part in (loadings, *fitted.sparse[1:3]))
-        )
+    if sparse is not None:
+        lfsr = local_false_sign_rate(sparse.mean, sparse.variance, sparse.inclusion)
         loadings = np.where(lfsr < MAX_FALSE_SIGN_RATE, loadings, 0.0)
     if lay.noise_has_prior:
         noisy = None if entry_information is None else np.isnan(entry_information)
@@ -408,12 +423,13 @@ def _solution(
         n_densities=n_densities,
         reason=run.reason,
         factor_variance=None if factor_variance is None else factor_variance[:, alive],
-        sparse=None if lfsr is None else _sparse_loadings(fitted, lfsr, L, alive, sign),
+        sparse=None if sparse is None else _sparse_loadings(fitted, sparse, lfsr, L, alive, sign),
     )
 
 
 def _sparse_loadings(
     fitted: FactorParameters,
+    sparse: PointNormal,
     lfsr: np.ndarray,
     L: np.ndarray,
     alive: np.ndarray,
@@ -423,8 +439,7 @@ def _sparse_loadings(
 
     A factor without loadings has no posterior means either.
     """
-    assert fitted.sparse is not None
-    means, inclusion = (to_numpy(part)[:, alive] for part in (fitted.L, fitted.sparse.inclusion))
+    means, inclusion = to_numpy(fitted.L)[:, alive], sparse.inclusion[:, alive]
     some = np.any(L, axis=0)
     probability = np.ones(alive.size)
     if isinstance(fitted.scores, PointNormal):
