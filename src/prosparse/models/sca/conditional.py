@@ -1,9 +1,10 @@
 """Inference for new rows.
 
 `Factors` is the model x ~ N(mean, L L' + diag(1/tau)) of one group of samples, or its linear
-predictor if columns are not Gaussian. Rows are dense, dense with NaN, or sparse. Gaussian results
-are exact given the observed entries, by the Woodbury identity in O(p Q^2) per pattern of missing
-values.
+predictor if columns are not Gaussian, or the multivariate t distribution with this scatter matrix
+if rows have unequal scales (`row_weights`). Rows are dense, dense with NaN, or sparse. Gaussian
+results are exact given the observed entries, by the Woodbury identity in O(p Q^2) per pattern of
+missing values.
 
 `FittedModel` has one or several groups. A row without a group follows the mixture of their
 distributions, weighted by the proportions of the samples: scores and predictions are averaged over
@@ -12,6 +13,7 @@ the posterior probabilities of the groups.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -31,6 +33,7 @@ from .missing_e_step import IncompleteSamples
 from .non_gaussian import infer_rows
 from .non_gaussian_data import new_rows
 from .point_normal import PointNormal
+from .row_weights import log_t_density
 from .scores import SparseScores
 
 
@@ -44,11 +47,12 @@ class Factors(NamedTuple):
     loading_variance: np.ndarray | None = None  # (p, Q) if scores are not Gaussian
     likelihood: np.ndarray | None = None  # (p,) None if all columns are Gaussian
     linear_threshold: np.ndarray | None = None  # (p,) of Poisson columns
+    df: float = math.inf  # degrees of freedom of the rows; infinite if they have equal scale
 
     def take(self, columns: np.ndarray) -> Factors:
         """Return the model of some columns."""
         parts = {
-            name: value if value is None or name == "score_probability" else value[columns]
+            name: value if value is None or name in ("score_probability", "df") else value[columns]
             for name, value in self._asdict().items()
         }
         return Factors(**parts)
@@ -81,6 +85,39 @@ def row_log_densities(X: Table, model: Factors) -> Array:
     """
     if model.likelihood is not None:
         return _bounded_posterior(X, model)[2]
+    density = _gaussian_log_densities(X, model)
+    if math.isinf(model.df):
+        return density
+    squares, observed = _squared_distances(X, model)
+    gaussian = log_t_density(squares, observed, math.inf)
+    change = log_t_density(squares, observed, model.df) - gaussian
+    return density + as_like(change, density, density.dtype)
+
+
+def _squared_distances(X: Table, model: Factors) -> tuple[np.ndarray, np.ndarray]:
+    """Return squared Mahalanobis distances (n,) of rows and the numbers of observed entries.
+
+    The log densities of two scatter matrices that differ by a factor 4 have the same determinant
+    up to a constant.
+    """
+    n, p = X.shape
+    observed = np.full(n, p)
+    if has_missing(X):
+        observed = np.sum(~np.isnan(dense_with_missing(X)), axis=1)
+    wide = model._replace(L=2.0 * model.L, tau=0.25 * model.tau)
+    one, other = (to_numpy(_gaussian_log_densities(X, m)).astype(float) for m in (model, wide))
+    squares = (8.0 / 3.0) * (other - one + observed * math.log(2.0))
+    return np.maximum(squares, 0.0), observed
+
+
+def _row_precisions(X: Table, model: Factors) -> np.ndarray:
+    """Return the posterior means of the row precisions (n,)."""
+    squares, observed = _squared_distances(X, model)
+    return (model.df + observed) / (model.df + squares)
+
+
+def _gaussian_log_densities(X: Table, model: Factors) -> Array:
+    """Return Gaussian log densities of the observed entries of each row."""
     tau = model.tau
     if has_missing(X):
         samples = _incomplete_samples(X, model.mean)
@@ -110,7 +147,12 @@ def predictive_moments(
     if model.likelihood is None:
         Z = posterior_means(X, model)
         L, mean, noise = (as_like(v, Z, Z.dtype) for v in (part.L, part.mean, noise))
-        return mean + Z @ L.T, factor_contribution_variance(X, model, columns) + noise
+        variance = factor_contribution_variance(X, model, columns) + noise
+        if math.isfinite(model.df):
+            squares, observed = _squared_distances(X, model)
+            factor = (model.df + squares) / np.maximum(model.df + observed - 2.0, 1.0)
+            variance = variance * as_like(factor, Z, Z.dtype)[:, None]
+        return mean + Z @ L.T, variance
     Z, S, _ = _bounded_posterior(X, model)
     mean = Z @ part.L.T + part.mean
     spread = np.stack([np.sum((part.L @ s) * part.L, axis=1) for s in S])
@@ -166,8 +208,14 @@ def _sparse_posterior(X: Table, model: Factors) -> PointNormal:
         op: Operator = DenseOperator(np.where(seen, dense, 0.0))
     else:
         op = centred_operator(X, model.mean, np.ones_like(model.mean))
-    data = SparseScores(op, seen)
-    return data.infer(model.L, model.loading_variance, tau, model.score_probability)
+    if math.isinf(model.df):
+        data = SparseScores(op, seen)
+        return data.infer(model.L, model.loading_variance, tau, model.score_probability)
+    root = np.sqrt(_row_precisions(X, model))
+    data = SparseScores(op.scale_rows(from_numpy(root, op.column_squares(), op.dtype)), seen, root)
+    scores = data.infer(model.L, model.loading_variance, tau, model.score_probability)
+    mean, variance = scores.mean / root[:, None], scores.variance / root[:, None] ** 2
+    return scores._replace(mean=mean, variance=variance)
 
 
 def _complete_posterior(X: Table, model: Factors) -> tuple[Array, np.ndarray]:

@@ -6,6 +6,7 @@ rows in `conditional`.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -47,6 +48,8 @@ from .non_gaussian_data import (
     prepare_rows,
     view_likelihoods,
 )
+from .row_weights import estimate_row_weights
+from .score_prior import has_row_access
 from .solve import (
     Solution,
     SparseLoadings,
@@ -135,6 +138,12 @@ class SCA(HasDensity, SparseProjection):
         Distribution of the entries given the factors, for all views or for each view. Loadings and
         means of Bernoulli views are on the log-odds scale. Those of Poisson views are on the scale
         of the log expected count, which becomes linear above ``linear_threshold_``.
+    row_scale : {"auto", "equal"}, default="auto"
+        Scale of the rows. "auto" estimates the scale of each row if the likelihood of a
+        multivariate t distribution is higher than that of rows of equal scale, as for samples of
+        unequal quality or with outlying rows. That comparison requires complete NumPy or SciPy
+        sparse data in memory, Gaussian views, a single group of samples and a prior other than
+        "hyperbolic"; the scales are equal otherwise.
     views : list of column groups or None, default=None
         Columns of each view, as names, slices, masks or positions. None means a single view, or
         one view per data matrix if ``fit`` receives a list.
@@ -235,6 +244,12 @@ class SCA(HasDensity, SparseProjection):
         Ones. The columns are not scaled.
     varying_ : ndarray of bool of shape (n_features_in_,)
         Mask of the columns that are not constant.
+    row_scale_ : ndarray of shape (n_samples,)
+        Scale of each row; ones if the scales are equal. This attribute and the following one exist
+        only if all views are Gaussian and there is a single group of samples.
+    row_df_ : float
+        Degrees of freedom of the multivariate t distribution of the rows; infinite if the rows have
+        equal scale. Variances and `get_covariance` are those of a row of unit scale.
     objective_path_ : ndarray of shape (n_iter_,)
         Objective after each iteration, non-decreasing. "point-normal" and "ard": lower bound of the
         log marginal likelihood (evidence). "hyperbolic": log posterior density; a zero loading
@@ -307,6 +322,7 @@ class SCA(HasDensity, SparseProjection):
         noise: Noise = "feature",
         rotation: Rotation = "shared",
         likelihood: Likelihood | Sequence[Likelihood] = "gaussian",
+        row_scale: Literal["auto", "equal"] = "auto",
         views: Sequence[ColumnGroup] | None = None,
         max_iter: int = 1000,
         tol: float = 1e-6,
@@ -320,6 +336,7 @@ class SCA(HasDensity, SparseProjection):
         self.noise = noise
         self.rotation = rotation
         self.likelihood = likelihood
+        self.row_scale = row_scale
         self.views = views
         self.max_iter = max_iter
         self.tol = tol
@@ -422,8 +439,21 @@ class SCA(HasDensity, SparseProjection):
         mean, scale = (to_numpy(part).astype(float)[kept] for part in (columns.mean, columns.scale))
         options = self._options(len(groups), columns, scale)
         stage = self._open_stage(checkpoint, X, views_given)
-        data = gaussian_data(op, seen, groups, options)
+        rows = None
+        if self.row_scale == "auto" and seen is None and self.prior != "hyperbolic":
+            rows = estimate_row_weights(op) if has_row_access(op) else None
+        root, n = None, X.shape[0]
+        if rows is not None:
+            root = np.sqrt(rows.weights)
+            op, centre = rows.apply(op)
+            mean = mean + columns.length(scale) * centre
+        self.row_scale_ = columns.numbers(np.ones(n) if root is None else 1.0 / root)
+        self.row_df_ = math.inf if rows is None else rows.df
+        data = gaussian_data(op, seen, groups, options, root)
         solution = solve(data, groups, options, self._progress(), stage)
+        if root is not None:  # the objective is that of the rows without their weights
+            path = solution.objective_path + kept.size * float(np.sum(np.log(root)))
+            solution = solution._replace(objective_path=path)
         self._set_results(solution, columns, mean, columns.length(scale))
 
     def _check_groups_supported(self, names: list[Likelihood]) -> None:
@@ -669,6 +699,7 @@ class SCA(HasDensity, SparseProjection):
         check_choice("prior", self.prior, get_args(Prior))
         check_choice("noise", self.noise, get_args(Noise))
         check_choice("rotation", self.rotation, get_args(Rotation))
+        check_choice("row_scale", self.row_scale, ("auto", "equal"))
         check_non_negative("shape", self.shape)
         check_non_negative("rate", self.rate)
         check_non_negative("tol", self.tol)
@@ -945,7 +976,8 @@ class SCA(HasDensity, SparseProjection):
                 threshold = to_numpy(self.linear_threshold_).astype(float)
             mean = to_numpy(self.mean_).astype(float)
             probability, variance = self._sparse_scores()
-            model = Factors(L, 1.0 / noise, mean, probability, variance, likelihood, threshold)
+            df = getattr(self, "row_df_", math.inf)
+            model = Factors(L, 1.0 / noise, mean, probability, variance, likelihood, threshold, df)
             varying = to_numpy(self.varying_)[None, :]
             return FittedModel((model,), np.ones((1, L.shape[1])), varying, np.ones(1))
         sizes = to_numpy(self.group_sizes_)

@@ -48,7 +48,7 @@ def _residual_factor(
     """Fit one factor to the residuals; None if it has no loadings."""
     assert isinstance(now.scores, PointNormal)
     op = residual_operator(data, now)
-    alone = SparseScores(op, None if data.seen is None else data.seen > 0)
+    alone = SparseScores(op, None if data.seen is None else data.seen > 0, data.root)
     scale = np.sqrt(lay.of_columns(now.tau))
     direction = np.asarray(spectrum(op.scale_columns(scale), 1).directions(1))[:, 0]
     Z = op.matmul((scale * direction)[:, None])
@@ -78,7 +78,7 @@ def _residual_factor(
 def residual_operator(data: SparseScores, now: FactorParameters) -> Operator:
     """Return the residuals of the current factors; zero for missing entries."""
     assert isinstance(now.scores, PointNormal)
-    left = np.column_stack([now.scores.mean, np.ones(data.n)])
+    left = np.column_stack([now.scores.mean, data.root])
     right = np.vstack([now.L.T, now.mu])
     if data.seen is None:
         return data.op.subtract_product(left, right)

@@ -23,11 +23,15 @@ SCORE_TOL = 1e-7
 class SparseScores(Samples):
     """Centred data, and the posterior of their scores.
 
-    ``op`` (n, p) is zero where the mask ``seen`` is False; None if all entries are observed.
+    ``op`` (n, p) is zero where the mask ``seen`` is False; None if all entries are observed. With
+    row weights w of mean one, the rows of ``op`` are multiplied by w^1/2, ``root`` (n,).
     """
 
-    def __init__(self, op: Operator, seen: np.ndarray | None):
+    def __init__(
+        self, op: Operator, seen: np.ndarray | None = None, root: np.ndarray | None = None
+    ):
         self.op = op
+        self.root = np.ones(op.shape[0]) if root is None else root
         self.n, self.p = op.shape
         self.seen = None if seen is None else seen.astype(float)
         self.squares = np.asarray(op.column_squares(), dtype=float)
@@ -52,7 +56,7 @@ class SparseScores(Samples):
         H = np.asarray(self.op.matmul(weighted), dtype=float)
         if self.seen is None:
             B = (weighted.T @ L + np.tensordot(tau, C, axes=1))[None]
-            H = H - mu @ weighted
+            H = H - self.root[:, None] * (mu @ weighted)
         else:
             B = _weighted_sums(self.seen, tau[:, None, None] * (L[:, :, None] * L[:, None, :] + C))
             H = H - self.seen @ (mu[:, None] * weighted)
@@ -98,7 +102,7 @@ class SparseScores(Samples):
         Z, variance = scores.mean, scores.variance
         zz = Z.T @ Z + np.diag(variance.sum(axis=0))
         if self.seen is None:
-            A, z_sum = zz[None], Z.sum(axis=0)[None]
+            A, z_sum = zz[None], (self.root @ Z)[None]
         else:
             second = Z[:, :, None] * Z[:, None, :]
             second[:, *np.diag_indices(Z.shape[1])] += variance

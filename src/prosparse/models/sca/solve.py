@@ -46,7 +46,12 @@ from .n_factors import (
     with_learned_noise,
 )
 from .non_gaussian import Rows, fisher_information, initial_offsets, non_gaussian_init
-from .point_normal import PointNormal, local_false_sign_rate, observed_posterior
+from .point_normal import (
+    FACTOR_FIELDS,
+    PointNormal,
+    local_false_sign_rate,
+    observed_posterior,
+)
 from .samples import CompleteSamples, Samples, reduce_rows
 from .score_prior import has_row_access, select_priors
 from .scores import SparseScores
@@ -110,15 +115,21 @@ class FitData(NamedTuple):
 
 
 def gaussian_data(
-    op: Operator, seen: np.ndarray | None, groups: list[np.ndarray], options: SCAOptions
+    op: Operator,
+    seen: np.ndarray | None,
+    groups: list[np.ndarray],
+    options: SCAOptions,
+    root: np.ndarray | None = None,
 ) -> FitData:
     """Return the data of Gaussian views.
 
     ``op`` is the centred data matrix, zero where the mask ``seen`` is False; None if all entries
-    are observed. ``groups`` are the columns of each view.
+    are observed. ``groups`` are the columns of each view. ``root`` (n,) are square roots of row
+    weights, by which the rows are multiplied.
     """
     n, count = op.shape[0], options.n_components
-    sparse = SparseScores(op, seen) if has_row_access(op) else None
+    in_memory = root is not None or has_row_access(op)
+    sparse = SparseScores(op, seen, root) if in_memory else None
     if seen is not None:
         X = to_numpy(op.whole)
         full = impute_by_pca(X, seen, None if count == "auto" else count + sum(options.private))
@@ -295,9 +306,9 @@ def _observed_loadings(
     m = samples.moments(now.L, now.C, lay.of_columns(now.tau), now.mu, now.scores)
     squares, zz = to_numpy(m.mean_squares), np.diagonal(to_numpy(m.zz))
     proportion = np.where(zz > 0, squares / np.where(zz > 0, zz, 1.0), 1.0)
-    parts = (to_numpy(part).astype(float) for part in now.sparse[:5])
-    unit = None if now.sparse.unit is None else to_numpy(now.sparse.unit)
-    return observed_posterior(PointNormal(*parts, 0.0, unit), to_numpy(lay.view), proportion)
+    parts = {name: to_numpy(getattr(now.sparse, name)).astype(float) for name in FACTOR_FIELDS}
+    q = PointNormal(**parts, divergence=0.0, unit=now.sparse.unit)
+    return observed_posterior(q, to_numpy(lay.view), proportion)
 
 
 def _select_noise_and_count(fit: Fit, counts: FactorCounts) -> tuple[State, ViewLayout]:
@@ -391,7 +402,6 @@ def _solution(
     loadings, noise = to_numpy(fitted.L), to_numpy(1.0 / lay.of_columns(fitted.tau))
     scores = fitted.scores
     factor_variance = scores.v if isinstance(scores, FactorVariances) else None
-    lfsr = None
     if sparse is not None:
         lfsr = local_false_sign_rate(sparse.mean, sparse.variance, sparse.inclusion)
         loadings = np.where(lfsr < MAX_FALSE_SIGN_RATE, loadings, 0.0)
@@ -423,14 +433,13 @@ def _solution(
         n_densities=n_densities,
         reason=run.reason,
         factor_variance=None if factor_variance is None else factor_variance[:, alive],
-        sparse=None if sparse is None else _sparse_loadings(fitted, sparse, lfsr, L, alive, sign),
+        sparse=None if sparse is None else _sparse_loadings(fitted, sparse, L, alive, sign),
     )
 
 
 def _sparse_loadings(
     fitted: FactorParameters,
     sparse: PointNormal,
-    lfsr: np.ndarray,
     L: np.ndarray,
     alive: np.ndarray,
     sign: np.ndarray,
@@ -440,6 +449,7 @@ def _sparse_loadings(
     A factor without loadings has no posterior means either.
     """
     means, inclusion = to_numpy(fitted.L)[:, alive], sparse.inclusion[:, alive]
+    lfsr = local_false_sign_rate(sparse.mean, sparse.variance, sparse.inclusion)
     some = np.any(L, axis=0)
     probability = np.ones(alive.size)
     if isinstance(fitted.scores, PointNormal):
