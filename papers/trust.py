@@ -19,6 +19,7 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -52,8 +53,8 @@ MAX_FALSE_ALARMS = 0.1  # maximum proportion of draws of Gaussian data with a di
 N_EFFECTS = 5  # number of nonzero coefficients of a regression
 N_SUBSAMPLES = 10  # number of halves in stability selection
 PANEL_SIZE = 10
-N_NULL_DRAWS, N_SHARED_DRAWS = 60, 30  # numbers of draws of FDRPCA
-N_DRAWS, N_STABILITY_DRAWS = 12, 2  # numbers of draws of the others
+N_NULL_DRAWS, N_SHARED_DRAWS = 100, 100  # numbers of draws of FDRPCA
+N_DRAWS, N_STABILITY_DRAWS = 40, 4  # numbers of draws of the others
 SOME_SITUATIONS = (  # situations of a quick run
     "Gaussian",
     "three rows times 5",
@@ -458,16 +459,29 @@ def applies(guarantee: Guarantee, sample: Sample) -> bool:
     return n >= guarantee.min_rows and p <= guarantee.max_columns
 
 
-def evaluate_cell(
-    guarantee: Guarantee, situation: Situation, n_draws: int, data: Data
-) -> Cell | None:
-    """Evaluate all draws of a cell; None if the guarantee does not apply."""
-    if not (guarantee.shared or situation.has_null):
-        return None
-    found: list[tuple[Outcome, set[str]] | None] = Parallel()(
-        delayed(evaluate_draw)(guarantee, situation, draw, data) for draw in range(n_draws)
+Draw = tuple[Outcome, set[str]] | None  # outcome and names of the diagnostic warnings
+
+
+def evaluate_cells(
+    pairs: Iterable[tuple[Guarantee, Situation]], numbers: Iterable[int], data: Data
+) -> list[Cell | None]:
+    """Evaluate a number of draws of each pair; None for guarantees that do not apply.
+
+    joblib runs all draws, in parallel within ``joblib.parallel_config(n_jobs=8)``.
+    """
+    planned = list(zip(pairs, numbers, strict=True))
+    draws: list[Draw] = Parallel()(
+        delayed(evaluate_draw)(*pair, draw, data)
+        for pair, number in planned
+        for draw in range(number)
     )
-    results = [result for result in found if result is not None]
+    remaining = iter(draws)
+    return [summarise_draws(*pair, list(islice(remaining, number))) for pair, number in planned]
+
+
+def summarise_draws(guarantee: Guarantee, situation: Situation, draws: list[Draw]) -> Cell | None:
+    """Return the errors of a cell; None if the guarantee applies to no draw."""
+    results = [draw for draw in draws if draw is not None]
     counts = Counter(name for _, names in results for name in names)
     errors = [outcome.error for outcome, _ in results if outcome.error is not None]
     if not errors:
@@ -477,9 +491,9 @@ def evaluate_cell(
         situation,
         np.array(errors),
         np.array([outcome.power for outcome, _ in results if outcome.power is not None]),
-        {name: count / n_draws for name, count in sorted(counts.items())},
-        sum(bool(names) for _, names in results) / n_draws,
-        n_draws,
+        {name: count / len(draws) for name, count in sorted(counts.items())},
+        sum(bool(names) for _, names in results) / len(draws),
+        len(draws),
     )
 
 
@@ -631,14 +645,19 @@ def describe() -> str:
 
 def evaluate_all(situations: Iterable[Situation], quick: bool, data: Data) -> Matrix:
     """Evaluate each guarantee in each situation to which it applies."""
-    cells: Matrix = {}
-    for situation in situations:
-        for guarantee in GUARANTEES:
-            n_draws = number_of_draws(guarantee, situation, quick)
-            cell = evaluate_cell(guarantee, situation, n_draws, data)
-            if cell is not None:
-                cells[situation.name, guarantee.name] = cell
-    return cells
+    pairs = [
+        (guarantee, situation)
+        for situation in situations
+        for guarantee in GUARANTEES
+        if guarantee.shared or situation.has_null
+    ]
+    numbers = [number_of_draws(*pair, quick) for pair in pairs]
+    cells = zip(pairs, evaluate_cells(pairs, numbers, data), strict=True)
+    return {
+        (situation.name, guarantee.name): cell
+        for (guarantee, situation), cell in cells
+        if cell is not None
+    }
 
 
 def result_of(cells: Matrix, situations: Iterable[Situation]) -> Result:

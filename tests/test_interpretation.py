@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import false_discovery_control, hypergeom, kruskal, mannwhitneyu, spearmanr
+from scipy.stats import false_discovery_control, kruskal, mannwhitneyu, spearmanr
 
 from prosparse import SCA, SpinyRegressor
 from prosparse.errors import InputError, ParameterError
-from prosparse.interpretation import associations, enrichment, top_variables
+from prosparse.interpretation import associations, enrichment
 
 pytestmark = pytest.mark.quick
 
@@ -36,38 +36,19 @@ def strong(model):
     return int(np.argmax(np.abs(model.components_[:, 0])))
 
 
-def test_top_variables(model, strong):
-    rows = [row for row in top_variables(model, 4) if row.factor == strong]
-    loadings = np.array([row.loading for row in rows])
-    order = np.argsort(-np.abs(model.components_[strong]))[:4]
-    np.testing.assert_array_equal(loadings, model.components_[strong, order])
-    assert [row.view for row in rows] == (order >= 40).astype(int).tolist()
-    complete = [row for row in top_variables(model, 100) if row.factor == strong]
-    assert len(complete) == np.count_nonzero(model.components_[strong])
-    assert sum(row.proportion for row in complete) == pytest.approx(1.0)
-    with pytest.raises(ParameterError, match="`n_variables`"):
-        top_variables(model, 0)
-
-
 SETS = {"first": GENES[:8] + ["unknown"], "third": GENES[20:30], "small": GENES[:2]}
 
 
-@pytest.mark.parametrize("test", ["rank", "overlap"])
-def test_enrichment_agrees_with_scipy(model, strong, test):
-    rows = enrichment(model, SETS, test=test, view=0)
+def test_enrichment_agrees_with_scipy(model, strong):
+    rows = enrichment(model, SETS, view=0)
     assert len(rows) == 4
     assert [row.p_value for row in rows] == sorted(row.p_value for row in rows)
     first = next(row for row in rows if row.factor == strong and row.gene_set == "first")
     assert first == rows[0]
     size = np.abs(model.view_components_[0][strong])
-    if test == "rank":
-        result = mannwhitneyu(size[:8], size[8:], alternative="greater", method="asymptotic")
-        assert first.effect == pytest.approx(result.statistic / (8 * 32))
-        expected = result.pvalue
-    else:
-        expected = hypergeom.sf(np.count_nonzero(size[:8]) - 1, 40, 8, np.count_nonzero(size))
-        assert first.effect == pytest.approx(np.mean(size[:8] > 0) / np.mean(size > 0))
-    assert first.p_value == pytest.approx(expected)
+    result = mannwhitneyu(size[:8], size[8:], alternative="greater", method="asymptotic")
+    assert first.effect == pytest.approx(result.statistic / (8 * 32))
+    assert first.p_value == pytest.approx(result.pvalue)
     assert first.size == 8
     assert first.q_value < 0.05
     np.testing.assert_allclose(
@@ -99,8 +80,6 @@ def test_errors_of_enrichment(model, views):
         enrichment(model, [GENES], view=0)
     with pytest.raises(ParameterError, match="below the number of views, 2, got 2"):
         enrichment(model, SETS, view=2)
-    with pytest.raises(ParameterError, match="`test` must be one of"):
-        enrichment(model, SETS, test="fisher", view=0)
     genes = views[1][0]
     unnamed = SCA(1).fit(genes.to_numpy())
     with pytest.raises(InputError, match="view 0 has no variable names"):
@@ -108,7 +87,7 @@ def test_errors_of_enrichment(model, views):
     assert enrichment(SCA(1).fit(genes), SETS)[0].gene_set == "first"
     regression = SpinyRegressor().fit(genes, genes["g0"])
     with pytest.raises(InputError, match="coefficients but no factors"):
-        top_variables(regression)
+        enrichment(regression, SETS)
 
 
 def test_associations_agree_with_scipy(model, strong, views):

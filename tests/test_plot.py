@@ -506,3 +506,54 @@ def test_error_names_available_displays(fits, name, instead):
         EvidenceDisplay.from_estimator(model)
     named = re.findall(r"(?<!which )\b(\w+Display)\b", str(refused.value))
     assert {display.__name__ for display in displays_of(model)} == set(named)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_labels_do_not_overlap(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 20)) + rng.standard_normal((60, 20))
+    X = pd.DataFrame(X, columns=[f"variable {k}" for k in range(20)])
+    ids = [f"sample {k}" for k in range(60)]
+    model = EMPCA(2, n_nonzero=[20, 20], scale=True).fit(X)
+    display = ScoresDisplay.from_estimator(model, X, biplot=True, max_features=12, ids=ids)
+    display.figure_.draw_without_rendering()
+    boxes = [mpl.text.Text.get_window_extent(label) for label in display.labels_]  # no lines
+    assert len(boxes) >= 12
+    limits = display.ax_.get_window_extent().padded(2)
+    for k, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:k])
+        assert limits.x0 <= box.x0 <= box.x1 <= limits.x1
+
+
+def test_names_of_extreme_rows(model):
+    X = make_globally_sparse(random_state=0).X.copy()
+    scores = model.transform(X)
+    X[7] += 8.0 * model.components_[0]
+    ids = [f"row {k}" for k in range(len(X))]
+    display = ScoresDisplay.from_estimator(model, X, ids=ids)
+    names = [label.get_text() for label in display.labels_]
+    assert names[0] == "row 7"
+    assert len(names) <= 8
+    assert ScoresDisplay(scores).plot().labels_ == []
+
+
+def test_ellipses_contain_the_rows_of_their_group(model):
+    X = make_globally_sparse(random_state=0).X
+    label = np.repeat(["a", "b"], [len(X) - 3, 3])
+    display = ScoresDisplay.from_estimator(model, X, label=label, ellipses=True)
+    (line,) = display.ax_.lines  # three rows have no ellipse
+    scores = model.transform(X)[:-3, :2]
+    deviations = scores - scores.mean(axis=0)
+    squares = np.sum(deviations @ np.linalg.inv(np.cov(scores.T)) * deviations, axis=1)
+    inside = mpl.path.Path(line.get_xydata()).contains_points(scores)
+    np.testing.assert_array_equal(inside, squares < -2.0 * np.log(0.05))
+
+
+def test_dollars_in_names_are_no_formulas():
+    X = make_globally_sparse(random_state=0).X
+    names = [rf"cost $\\x_{k}$ {k}" for k in range(X.shape[1])]
+    display = RelevanceDisplay.from_estimator(
+        GSPPCA(5).fit(pd.DataFrame(X, columns=names)), max_features=6
+    )
+    display.figure_.draw_without_rendering()
+    assert "$" in display.ax_.get_xticklabels()[0].get_text()

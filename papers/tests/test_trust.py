@@ -219,7 +219,7 @@ def test_cells_record_errors_power_and_diagnostic_warnings():
         return Outcome(float(sample.X.shape[0]), 0.5)
 
     situation = Situation("small", simulated(n=7, p=5, n_true=2))
-    cell = trust.evaluate_cell(make_guarantee(evaluate), situation, 3, Data())
+    (cell,) = trust.evaluate_cells([(make_guarantee(evaluate), situation)], [3], Data())
     assert cell.errors.tolist() == [7.0] * 3
     assert cell.powers.tolist() == [0.5] * 3
     assert cell.warned == {"RowOrderWarning": 1.0}
@@ -228,14 +228,17 @@ def test_cells_record_errors_power_and_diagnostic_warnings():
     assert rows[0].note == "warns; 3 of 3 draws; RowOrderWarning 1.00"
     assert rows[1].ours == 0.5
     for options in ({"min_rows": 8}, {"max_columns": 4}):
-        assert (
-            trust.evaluate_cell(make_guarantee(evaluate, **options), situation, 2, Data()) is None
-        )
-    pairs = situation._replace(has_null=False)
-    assert (
-        trust.evaluate_cell(make_guarantee(evaluate)._replace(shared=False), pairs, 2, Data())
-        is None
-    )
+        unsuitable = (make_guarantee(evaluate, **options), situation)
+        assert trust.evaluate_cells([unsuitable], [2], Data()) == [None]
+
+
+def test_situations_without_null_data_are_not_used_for_guarantees_about_null_data(monkeypatch):
+    guarantee = make_guarantee(lambda sample, rng: Outcome(0.0))
+    pair = (guarantee, guarantee._replace(shared=False))
+    monkeypatch.setattr(trust, "GUARANTEES", pair)
+    situation = Situation("pairs", simulated(n=7, p=5, n_true=2), has_null=False)
+    (cell,) = trust.evaluate_all([situation], True, Data()).values()
+    assert cell.guarantee.shared
 
 
 def test_stability_selection_needs_groups_for_both_halves():

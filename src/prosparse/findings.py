@@ -6,7 +6,6 @@ description of the method states which of them exist.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -114,8 +113,8 @@ class Findings(NamedTuple):
         Ranks of the variables; 1 is the most relevant.
     loadings : ndarray of shape (n_components, n_features)
         Loadings, or the coefficients of a regression, one row for each response.
-    explained : float or None
-        Proportion of the total variance that the components explain.
+    component_variance : ndarray of shape (n_components,) or None
+        Proportion of the total variance that each component explains, if it is known.
     reason : str
         Reason for the number of selected variables, without a full stop.
     path : ModelPath or None
@@ -151,7 +150,7 @@ class Findings(NamedTuple):
     relevance: np.ndarray
     ranking: np.ndarray
     loadings: np.ndarray
-    explained: float | None
+    component_variance: np.ndarray | None
     reason: str
     path: ModelPath | None
     penalties: PenaltyPath | None
@@ -165,6 +164,11 @@ class Findings(NamedTuple):
     views: Views | None
     inclusion: InclusionProbabilities | None
     covariates: CovariateEffects | None
+
+    @property
+    def explained(self) -> float | None:
+        """Proportion of the total variance that the components explain."""
+        return None if self.component_variance is None else float(self.component_variance.sum())
 
     @property
     def comparison(self) -> ModelPath | None:
@@ -236,7 +240,9 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         relevance=to_numpy(model.relevance_),
         ranking=to_numpy(model.ranking_),
         loadings=np.atleast_2d(to_numpy(fitted[method.coefficients])),
-        explained=_explained_proportion(fitted, total_variance) if method.projects else None,
+        component_variance=(
+            _component_variance(fitted, total_variance) if method.projects else None
+        ),
         reason="",
         path=None if method.path is None else _model_path(fitted, method.path),
         penalties=_penalty_path(fitted) if method.compares_penalties else None,
@@ -264,13 +270,16 @@ def scores_of(model: VariableSelector, X: Any, covariates: Any = None) -> np.nda
     return to_numpy(model.transform(X, **metadata))
 
 
-def _explained_proportion(fitted: Mapping[str, Any], total_variance: float | None) -> float | None:
-    proportion = math.nan
+def _component_variance(
+    fitted: Mapping[str, Any], total_variance: float | None
+) -> np.ndarray | None:
     if "explained_variance_ratio_" in fitted:
-        proportion = float(np.sum(to_numpy(fitted["explained_variance_ratio_"])))
+        proportions = to_numpy(fitted["explained_variance_ratio_"]).astype(float)
     elif total_variance:
-        proportion = float(np.sum(to_numpy(fitted["explained_variance_"]))) / total_variance
-    return proportion if math.isfinite(proportion) else None
+        proportions = to_numpy(fitted["explained_variance_"]).astype(float) / total_variance
+    else:
+        return None
+    return proportions if np.all(np.isfinite(proportions)) else None
 
 
 def _model_path(fitted: Mapping[str, Any], path: PathAttributes) -> ModelPath | None:

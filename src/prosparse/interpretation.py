@@ -1,4 +1,4 @@
-"""Interpretation of factors by variables, gene sets and covariates.
+"""Interpretation of factors by gene sets and covariates.
 
 The functions do not refit the model. They return lists of named tuples, which ``pandas.DataFrame``
 accepts. Factors are numbered from 0, like the rows of ``components_``.
@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy.stats import false_discovery_control, hypergeom, kruskal, mannwhitneyu, spearmanr
+from scipy.stats import false_discovery_control, kruskal, mannwhitneyu, spearmanr
 
 from .data.arrays import to_numpy
 from .data.row_groups import is_missing, row_groups
@@ -19,34 +19,9 @@ from .errors import InputError, ParameterError, check_choice, check_integer
 from .findings import Findings, findings_of
 from .models._base import VariableSelector
 
-__all__ = ["Association", "Enrichment", "Variable", "associations", "enrichment", "top_variables"]
+__all__ = ["Association", "Enrichment", "associations", "enrichment"]
 
 Sign = Literal["both", "positive", "negative"]
-Test = Literal["rank", "overlap"]
-
-
-class Variable(NamedTuple):
-    """Loading of a variable on a factor.
-
-    Attributes
-    ----------
-    factor : int
-        Row of ``components_``.
-    view : int
-        View of the variable; 0 if there is one view.
-    name : str
-        Name of the variable.
-    loading : float
-        Loading on the factor.
-    proportion : float
-        Squared loading divided by the sum of squared loadings of the factor.
-    """
-
-    factor: int
-    view: int
-    name: str
-    loading: float
-    proportion: float
 
 
 class Enrichment(NamedTuple):
@@ -63,9 +38,8 @@ class Enrichment(NamedTuple):
     n_nonzero : int
         Number of variables in the set with a nonzero loading of the requested sign.
     effect : float
-        "rank": probability that a variable in the set has a larger loading than one outside it,
-        0.5 under the null. "overlap": ratio of the number of variables in the set with nonzero
-        loadings to its null expectation.
+        Probability that a variable in the set has a larger loading than one outside it, 0.5 under
+        the null.
     p_value : float
         Unadjusted p-value.
     q_value : float
@@ -111,58 +85,17 @@ class Association(NamedTuple):
     n: int
 
 
-def top_variables(model: VariableSelector, n_variables: int = 10) -> list[Variable]:
-    """List the variables with the largest absolute loadings on each factor.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        Estimator with ``components_``.
-    n_variables : int, default=10
-        Maximum number of variables per factor; zero loadings are not listed.
-
-    Returns
-    -------
-    list of Variable
-        Variables in decreasing order of the absolute loading, factor by factor.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from prosparse import SCA
-    >>> from prosparse.interpretation import top_variables
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(100, 1)) * [3, 2, 0, 0] + rng.normal(size=(100, 4))
-    >>> [variable.name for variable in top_variables(SCA(1).fit(X))]
-    ['x0', 'x1']
-    """
-    check_integer("n_variables", n_variables, 1)
-    found = _require_factors(model)
-    views = np.zeros(len(found.names), dtype=int)
-    if found.views is not None:
-        for view, columns in enumerate(found.views.columns):
-            views[columns] = view
-    variables = []
-    for factor, w in enumerate(found.loadings):
-        total = float(np.sum(w**2)) or 1.0
-        variables += [
-            Variable(factor, int(views[k]), found.names[k], float(w[k]), float(w[k] ** 2 / total))
-            for k in np.argsort(-np.abs(w), kind="stable")[:n_variables]
-            if w[k] != 0
-        ]
-    return variables
-
-
 def enrichment(
     model: VariableSelector,
     gene_sets: Mapping[str, Iterable[str]],
     *,
-    test: Test = "rank",
     sign: Sign = "both",
     view: int | None = None,
     min_size: int = 5,
 ) -> list[Enrichment]:
     """Test gene sets for enrichment among the loadings of each factor.
+
+    The loadings of the set are compared with all other loadings by the Mann-Whitney test.
 
     Parameters
     ----------
@@ -170,10 +103,6 @@ def enrichment(
         Estimator with ``components_``, fitted to data with column names.
     gene_sets : mapping of str to iterable of str
         Names of the variables in each set.
-    test : {"rank", "overlap"}, default="rank"
-        "rank" is the Mann-Whitney test of the loadings of the set against all other loadings.
-        "overlap" is the hypergeometric test of the number of nonzero loadings in the set, and
-        needs sparse loadings.
     sign : {"both", "positive", "negative"}, default="both"
         Sign of the loadings to test; "both" uses absolute values.
     view : int or None, default=None
@@ -188,22 +117,20 @@ def enrichment(
 
     Notes
     -----
-    Both tests assume that the variables are independent given the factor. Genes in a set are often
+    The test assumes that the variables are independent given the factor. Genes in a set are often
     correlated. The p-values are then too small and should only be used to rank the sets.
     """
-    check_choice("test", test, get_args(Test))
     check_choice("sign", sign, get_args(Sign))
     check_integer("min_size", min_size, 1)
     found = _require_factors(model)
     names, loadings = _select_background(model, found, view)
     members = _find_members(gene_sets, {name: k for k, name in enumerate(names)}, min_size)
-    compare = _test_ranks if test == "rank" else _test_overlap
     tests = []
     for factor, w in enumerate(loadings):
         size = np.abs(w) if sign == "both" else np.clip(w if sign == "positive" else -w, 0, None)
         for name, inside in members.items():
             n_nonzero = int(np.count_nonzero(size[inside]))
-            effect, p_value = compare(size, inside)
+            effect, p_value = _test_ranks(size, inside)
             tests.append(
                 Enrichment(factor, name, int(inside.sum()), n_nonzero, effect, p_value, np.nan)
             )
@@ -281,15 +208,6 @@ def _test_ranks(size: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
     n_pairs = float(inside.sum()) * float(outside.sum())
     p_value = float(result.pvalue)
     return float(result.statistic) / n_pairs, p_value if np.isfinite(p_value) else 1.0
-
-
-def _test_overlap(size: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
-    nonzero = size > 0
-    n_both = int(np.sum(nonzero & inside))
-    expected = float(nonzero.sum()) * float(inside.sum()) / size.size
-    # P(N >= n_both), because sf(n) is P(N > n)
-    p_value = hypergeom.sf(n_both - 1, size.size, int(inside.sum()), int(nonzero.sum()))
-    return (n_both / expected if expected else 0.0), float(np.clip(p_value, 0.0, 1.0))
 
 
 def _test_correlation(score: np.ndarray, values: np.ndarray) -> tuple[float, float]:

@@ -112,6 +112,29 @@ def test_estimator_is_built_once(inside, command, monkeypatch):
     assert len(built) == 1
 
 
+def test_plots(inside):
+    pytest.importorskip("matplotlib")
+    table = sheet(inside / "t.csv")
+    arguments = ["select", table, "--label", "kind", "--permutations", "0", "-q"]
+    for plots in ("svg,pdf", "SVG"):  # the second run replaces the plots of the first
+        result = run(app, [*arguments, "--plots", plots])
+        assert result.exit_code == 0, result.output
+        names = {path.name for path in (inside / "t-prosparse").iterdir()} - {*RESULTS}
+        assert {name.rpartition(".")[2] for name in names} == {*plots.lower().split(",")}
+        assert "plot-scores.svg" in names
+    text = (inside / "t-prosparse" / "plot-scores.svg").read_text()
+    assert "Kruskal-Wallis" in text
+    refused = run(app, [*arguments, "--plots", "gif"])
+    assert refused.exit_code == 2
+    assert "--plots must be" in refused.stderr
+    result = run(app, ["report", "t-prosparse", "--plots", "png"])
+    assert result.exit_code == 0, result.output
+    assert (inside / "t-prosparse" / "plot-scores.png").is_file()
+    applied = run(app, ["apply", "t-prosparse", table, "--plots", "svg", "--output", "new"])
+    assert applied.exit_code == 0, applied.output
+    assert (inside / "new" / "plot-scores.svg").is_file()
+
+
 def test_json_and_quiet(inside):
     path = sheet(inside / "t.csv", label=False)
     result = run(app, ["select", path, "--json", "--components", "2"])

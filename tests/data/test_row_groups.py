@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from prosparse import ParameterError
-from prosparse.data import DenseOperator
 from prosparse.data.row_groups import row_groups
 
 pytestmark = pytest.mark.quick
@@ -18,19 +17,6 @@ def test_codes_sizes_and_labels():
     assert row_groups(None, 4) is None
     mixed = row_groups(np.array(["b", 1, "b", 2.5], dtype=object), 4)
     assert mixed.labels.tolist() == ["1", "2.5", "b"]
-
-
-def test_weighted_means_of_groups(rng):
-    X, weights = rng.standard_normal((9, 4)), rng.uniform(0.5, 2.0, 9)
-    groups = row_groups(np.arange(9) % 2, 9)
-    expected = [
-        np.average(X[groups.codes == code], axis=0, weights=weights[groups.codes == code])
-        for code in range(2)
-    ]
-    means = groups.column_means(DenseOperator(X), weights)
-    np.testing.assert_allclose(means, expected, atol=1e-12)
-    centred = np.asarray(groups.subtract(DenseOperator(X), means).dense())
-    np.testing.assert_allclose(centred, X - means[groups.codes], atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from prosparse.data.operators import shadows as shadows_module
 from prosparse.data.operators.blocks import BlockedOperator
 from prosparse.data.operators.shadows import Centre, draw_shadows, row_permutations
 from prosparse.data.operators.sparse import SparseOperator
+from prosparse.data.row_adjustment import RowAdjustment
 from prosparse.data.row_groups import row_groups, single_group
 
 pytestmark = pytest.mark.quick
@@ -55,7 +56,7 @@ def layers_of(op, shadows):
 
 
 def group_centre(groups, op):
-    means = groups.column_means(op)
+    means = RowAdjustment(groups).fit(op)[0]
     return Centre(groups.codes, means, np.zeros((N, 0)), np.zeros((0, means.shape[1])))
 
 
@@ -215,7 +216,7 @@ def test_sparse_shadows_stay_sparse_and_blocks_are_not_read(rng):
     op = standardise(S, True)[0]
     p = op.shape[1]
     groups = single_group(200)
-    means = groups.column_means(op)
+    means = RowAdjustment(groups).fit(op)[0]
     for centre in (None, Centre(groups.codes, means, np.zeros((200, 0)), np.zeros((0, p)))):
         augmented = op.with_shadows(draw_shadows(groups.codes, np.arange(p), 2, rng, centre))
         assert isinstance(augmented, SparseOperator)

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from prosparse.numerics import bessel
-from prosparse.numerics.bessel import kv_ratio, log_kv, log_kv_and_ratio
+from prosparse.numerics.bessel import log_kv_and_ratio
+
+
+def log_kv(nu, x):
+    return log_kv_and_ratio(nu, x)[0]
+
+
+def kv_ratio(nu, x):
+    return log_kv_and_ratio(nu, x)[1]
+
 
 # Orders on both sides of each change of formula.
 ORDERS = [0.0, 0.5, 1.0, 3.5, 10.0, 24.5, 25.0, 49.5, 50.0, 69.5, 70.0, 109.5, 110.0, 209.5, 210.0]
@@ -89,8 +98,6 @@ def test_expansion_for_small_orders_and_large_arguments(rng):
     assert np.all(bessel._bands(nu, x, np) == 1)
     np.testing.assert_allclose(log_k, expected_log_k, rtol=1e-13)
     np.testing.assert_allclose(ratio, expected_ratio, rtol=1e-13)
-    np.testing.assert_allclose(log_k, log_kv(nu, x))
-    np.testing.assert_allclose(ratio, kv_ratio(nu, x))
 
 
 @pytest.mark.parametrize("order", [0.0, 0.3, 0.8, 1.0])

@@ -6,7 +6,7 @@ from scipy.stats import spearmanr
 
 from prosparse import GSPPCA
 from prosparse.data import DenseOperator
-from prosparse.models.gsppca.evidence import evidence_path
+from prosparse.models.gsppca.evidence import NestedModels
 from prosparse.numerics.spectrum import spectrum
 from prosparse.selection.noise import noise_variance
 
@@ -35,8 +35,8 @@ def check_evidence(X, d, result, kind="bias-corrected"):
     eigenvalues = np.asarray(spectrum(op).eigenvalues)
     noise = noise_variance(kind, eigenvalues, np.sum(X**2, axis=0), X.shape[0], d)
     order = np.argsort(-result["u"], kind="stable")
-    ours = evidence_path(op, order, d, noise, result["cardinality"]).log_evidence
-    np.testing.assert_allclose(ours, result["log_evidence"], rtol=0, atol=1e-3)
+    ours = NestedModels(op, order, d, noise, "noiseless").path(result["cardinality"])
+    np.testing.assert_allclose(ours.log_evidence, result["log_evidence"], rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", SIMULATED)

@@ -1,4 +1,4 @@
-"""HTML of the report: text, data of the plots, size, and links."""
+"""HTML of the report: text, data of the plots, and size."""
 
 import html
 import json
@@ -272,32 +272,6 @@ def test_variance_explained_in_views():
         _, _, row = page.partition(f"view {v + 1}, {width} variables</th>")
         assert row.startswith(f"<td>{explained:.1%}</td>")
     assert 'id="views"' not in render(SCA(1).fit(np.hstack(views)))
-
-
-def test_names_are_linked_only_if_nearly_all_are_identifiers():
-    data = make_globally_sparse(50, 30, n_components=2, random_state=0).X
-
-    def links(names):
-        frame = pd.DataFrame(data, columns=names)
-        page = render(GSPPCA(2).fit(frame))
-        return set(re.findall(r'href="(https://[^"]+)"', page)), page_data(page)["link"]
-
-    ensembl = [f"ENSG{k:011d}" for k in range(30)]
-    hrefs, link = links(ensembl)
-    assert all(h.startswith("https://www.ensembl.org/id/ENSG") for h in hrefs)
-    assert hrefs
-    assert re.fullmatch(link["pattern"], "ENSG00000141510")
-    proteins = [f"P{k:05d}" for k in range(12345, 12375)]
-    assert all("uniprotkb/P" in h for h in links(proteins)[0])
-    genes = ["TP53", "ACTB", "GAPDH", "MYC", *(f"GEN{k}" for k in range(26))]
-    assert all("genecards" in h for h in links(genes)[0])
-    for other in (
-        [f"V{k}" for k in range(30)],
-        ["TP53", *(f"GEN{k}" for k in range(29))],  # only one known gene
-        ["ENSG00000141510", *(f"age {k}" for k in range(29))],
-        ["TP53", "ACTB", "GAPDH", *(f"height of tree {k}" for k in range(27))],
-    ):
-        assert links(other) == (set(), None)
 
 
 def test_redundant_variables(tmp_path):

@@ -49,12 +49,7 @@ def test_selection_under_the_null(by_evidence):
     assert by_kind["signs"] == by_evidence.null_n_selected[::2].mean() > 0
     assert by_kind["permutation"] == by_evidence.null_n_selected[1::2].mean() > 0
     assert by_evidence.expected_n_selected == max(by_kind.values())
-    first, *lines = repr(by_evidence).splitlines()
-    assert first == "GSPPCA on 5 null datasets"
-    assert [line.split("  ")[1 + line.startswith("    ")] for line in lines] == [
-        "selected", "random signs", "permuted columns",
-        "explained variance", "random signs", "permuted columns",
-    ]  # fmt: skip
+    assert repr(by_evidence).startswith("GSPPCA selected ")
 
 
 def test_summary():
@@ -190,7 +185,6 @@ def test_response_of_a_regression_is_permuted():
     assert null.null_statistic.max() < 0.5 < null.statistic
     assert "with a permuted response" in null.summary()[0]
     assert null.null_kind == ("permutation",) * 4
-    assert repr(null).count("permuted response") == 2
     with pytest.raises(InputError, match="pass it as `y`"):
         permutation_null(model, data.X)
 

@@ -1,5 +1,7 @@
 """Leave-one-out statistics of columns with missing values."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,8 @@ from prosparse.data.row_adjustment import RowAdjustment, intercept
 from prosparse.data.row_groups import row_groups
 from prosparse.structure import ObservedData, StandardisedData, select_shared_variables
 from prosparse.structure.leave_one_out_pvalues import LeaveOneOutTester
-from prosparse.structure.observed_data import fill_by_components
+from prosparse.structure.low_rank_fill import fill_by_components
+from prosparse.structure.null_distribution import FEW_ROWS
 
 
 def draw(n=60, p=16, shared=8, missing=0.2, seed=0, adjustment=None):
@@ -46,7 +49,7 @@ def test_statistics_are_those_of_regressions_on_the_observed_rows(with_groups):
     members = np.arange(16) < 9
     found = data.principal_components(members, 4)
     columns, D = np.array([2, 5, 12]), 4
-    statistics = data.statistics(found, columns, D)
+    statistics, partial_r2 = data.statistics(found, columns, D), data.partial_r2(members, D)
     scores = np.broadcast_to(data.member_scores(found, columns, D), (3, 60, D))
     for k, j in enumerate(columns):
         rows = data.seen[:, j]
@@ -61,15 +64,17 @@ def test_statistics_are_those_of_regressions_on_the_observed_rows(with_groups):
         np.testing.assert_allclose(np.cumsum(statistics.r2[k]), R2, atol=1e-7)
         full = unexplained(S)
         partial = [1.0 - full / unexplained(np.delete(S, i, axis=1)) for i in range(D)]
-        np.testing.assert_allclose(statistics.partial_r2[k], partial, atol=1e-7)
+        np.testing.assert_allclose(partial_r2[j], partial, atol=1e-7)
 
 
 def test_flip_moments_are_those_of_random_signs():
     data = draw(n=50, seed=3)
     found = data.principal_components(np.arange(16) < 9, 3)
-    columns = np.array([1, 14])
-    W, _, leverages = data.observed_scores(found, columns, 3)
-    moments = data.flip_moments(found, columns, 3, few_rows=0)
+    columns = np.flatnonzero(data.n_observed > FEW_ROWS)[[1, -1]]
+    products = data.own_products(found, columns, 3)
+    W = np.array([np.linalg.qr(A)[0] for A in products.A])
+    leverages, W = np.sum(W[:, :, :-3] ** 2, axis=2), W[:, :, -3:]
+    moments = data.flip_moments(found, columns, 3)
     rng = np.random.default_rng(0)
     for k, j in enumerate(columns):
         y = data.Z[:, j] / np.linalg.norm(data.Z[:, j]) / np.sqrt(1.0 - leverages[k])
@@ -77,6 +82,45 @@ def test_flip_moments_are_those_of_random_signs():
         R2 = np.cumsum(((signs * y) @ W[k]) ** 2, axis=1)
         np.testing.assert_allclose(moments.mean[k], R2.mean(axis=0), rtol=0.03)
         np.testing.assert_allclose(moments.variance[k], R2.var(axis=0), rtol=0.08)
+
+
+@pytest.mark.parametrize("with_groups", [False, True])
+def test_common_products_are_those_of_each_column(monkeypatch, with_groups):
+    """Exact for other columns, and close for members, if there are many."""
+    n, p = 150, 900
+    adjustment = RowAdjustment(row_groups(np.arange(n) % 5, n)) if with_groups else intercept(n)
+    data = draw(n=n, p=p, shared=60, missing=0.15, adjustment=adjustment)
+    module = sys.modules["prosparse.structure.observed_data"]
+    members, columns = np.arange(p) < 700, np.arange(p)
+    found = data.principal_components(members, 6)
+    results = []
+    for limit in (2**40, 0):
+        monkeypatch.setattr(module, "MAX_OWN_SCORES", limit)
+        assert data._uses_common_scores(found, columns, 6).all() == (limit == 0)
+        moments = data.flip_moments(found, columns, 6)
+        results.append((*data.statistics(found, columns, 6), data.partial_r2(members, 6), *moments))
+    own, common = ([np.asarray(each) for each in result] for result in results)
+    for k in (0, 2):  # R2 and partial R2
+        np.testing.assert_allclose(common[k][~members], own[k][~members], atol=1e-9)
+        # Without the column, components of similar variance rotate; their sum remains.
+        assert np.mean(np.abs(common[k] - own[k])[members]) < 0.003
+    sums = common[0].sum(axis=1), own[0].sum(axis=1)
+    np.testing.assert_allclose(*sums, atol=0.05)
+    assert abs(np.mean(sums[0] - sums[1])) < 0.001
+    for k, tolerance in ((1, 0.05), (3, 0.05), (4, 0.2)):  # leverages, mean and variance
+        ratio = common[k] / own[k]
+        assert np.quantile(np.abs(ratio - 1.0), 0.95) < tolerance
+        assert abs(np.mean(ratio) - 1.0) < 0.02
+
+
+def test_with_many_rows_missing_values_keep_the_mean():
+    data = draw(n=2**13, p=12, missing=0.05)
+    members = np.ones(12, dtype=bool)
+    np.testing.assert_array_equal(data.member_operator(members).dense(), data.Z)
+    assert not np.array_equal(
+        draw(n=200, p=12, missing=0.05).member_operator(members).dense(),
+        draw(n=200, p=12, missing=0.05).Z,
+    )
 
 
 @pytest.mark.parametrize("p", [16, 60])

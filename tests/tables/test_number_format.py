@@ -5,7 +5,8 @@ import pytest
 
 from prosparse import TableError
 from prosparse.tables import ReadOptions, read_table
-from prosparse.tables.number_format import NumberFormat, is_censored
+from prosparse.tables.censored_values import is_censored
+from prosparse.tables.number_format import NumberFormat
 
 pytestmark = pytest.mark.quick
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ..plot import (
     CommunalityDisplay,
     ConvergenceDisplay,
+    Display,
     EvidenceDisplay,
     LoadingsDisplay,
     PanelDisplay,
@@ -42,46 +44,29 @@ Display
 """
 
 
-def communality(
-    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
-) -> CommunalityDisplay:
-    """Draw the communality of the variables, by `CommunalityDisplay`."""
-    return CommunalityDisplay.from_estimator(_model(adata, key, modality), **options)
+def _drawer(display: type[Display], name: str, summary: str) -> Callable[..., Any]:
+    """Return the function of a Display that needs the fitted model only."""
+
+    def draw(
+        adata: AnnData | MuData,
+        key: str | None = None,
+        *,
+        modality: str | None = None,
+        **options: Any,
+    ) -> Display:
+        return display.from_estimator(_model(adata, key, modality), **options)
+
+    draw.__name__ = draw.__qualname__ = name
+    draw.__doc__ = f"{summary}, by `{display.__name__}`.{_SHARED}"
+    return draw
 
 
-def relevance(
-    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
-) -> RelevanceDisplay:
-    """Draw the relevance of the variables, by `RelevanceDisplay`."""
-    return RelevanceDisplay.from_estimator(_model(adata, key, modality), **options)
-
-
-def loadings(
-    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
-) -> LoadingsDisplay:
-    """Draw the loadings of the components, by `LoadingsDisplay`."""
-    return LoadingsDisplay.from_estimator(_model(adata, key, modality), **options)
-
-
-def evidence(
-    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
-) -> EvidenceDisplay:
-    """Draw the evidence of each number of variables, by `EvidenceDisplay`."""
-    return EvidenceDisplay.from_estimator(_model(adata, key, modality), **options)
-
-
-def convergence(
-    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
-) -> ConvergenceDisplay:
-    """Draw the objective of the iterations, by `ConvergenceDisplay`."""
-    return ConvergenceDisplay.from_estimator(_model(adata, key, modality), **options)
-
-
-def panel(
-    adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
-) -> PanelDisplay:
-    """Draw the held-out R² of a panel, by `PanelDisplay`."""
-    return PanelDisplay.from_estimator(_model(adata, key, modality), **options)
+communality = _drawer(CommunalityDisplay, "communality", "Draw the communality of the variables")
+relevance = _drawer(RelevanceDisplay, "relevance", "Draw the relevance of the variables")
+loadings = _drawer(LoadingsDisplay, "loadings", "Draw the loadings of the components")
+evidence = _drawer(EvidenceDisplay, "evidence", "Draw the evidence of each number of variables")
+convergence = _drawer(ConvergenceDisplay, "convergence", "Draw the objective of the iterations")
+panel = _drawer(PanelDisplay, "panel", "Draw the held-out R² of a panel")
 
 
 def views(
@@ -137,5 +122,4 @@ def _model(data: Any, key: str | None, modality: str | None) -> Any:
     return unpack(entry_of(data, key, modality)[1][ENTRY])
 
 
-for _function in (communality, relevance, loadings, evidence, convergence, panel, views):
-    _function.__doc__ = f"{_function.__doc__}{_SHARED}"
+views.__doc__ = f"{views.__doc__}{_SHARED}"

@@ -40,20 +40,10 @@ def unpack(stored: Any) -> Any:
 
 
 def entry_of(data: Any, key: str | None, modality: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Return the entry of a method in ``.uns``, and its name.
+    """Return the name and the entry of a method in ``.uns``.
 
-    Parameters
-    ----------
-    data : AnnData or MuData
-    key : str or None
-        Name under which the results are stored; None if there is only one.
-    modality : str or None
-        Modality of a MuData, for methods that are fitted separately to each.
-
-    Returns
-    -------
-    key : str
-    entry : dict
+    ``key`` may be None if there is only one. ``modality`` is one of a MuData, for methods that are
+    fitted separately to each.
     """
     where = ""
     if modality is not None:

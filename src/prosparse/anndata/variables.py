@@ -20,19 +20,8 @@ def columns_named(
 ) -> np.ndarray:
     """Return the considered variables that a parameter names, as indices.
 
-    Parameters
-    ----------
-    table : Annotated
-    parameter : str
-        Name of the parameter, for messages.
-    given : None, str, list of str, or mask
-        Names of variables, a boolean column of ``.var``, or one boolean for each variable.
-    handle_unknown : {"error", "warn"}, default="error"
-        Whether names that are not in ``.var_names`` raise an error or are ignored with a warning.
-
-    Returns
-    -------
-    ndarray of int
+    ``given`` are names, a boolean column of ``.var``, or a mask of all variables.
+    ``handle_unknown`` states whether unknown names raise an error or are ignored with a warning.
     """
     if given is None:
         return np.zeros(0, dtype=int)

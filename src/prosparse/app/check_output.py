@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ..checks import FileCheck, Finding, Severity, TableCheck
-from ..checks.result import list_items
+from ..checks.result import list_names
 from ..errors import plural
 from ..tables.quoting import quote_argument
 from ..tables.roles import Role
@@ -70,8 +70,8 @@ def print_check(path: Path, result: FileCheck, fix: str, written: Path | None) -
 
 def _describe_role(role: Role, names: list[str]) -> str:
     if role is Role.VARIABLE:
-        return f"{plural(len(names), 'column')}: {list_items(names, 3)}"
-    return list_items(names, 5)
+        return f"{plural(len(names), 'column')}: {list_names(names, 3)}"
+    return list_names(names, 5)
 
 
 def _finding_rows(finding: Finding) -> list[tuple[Text, Text]]:

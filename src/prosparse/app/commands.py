@@ -49,11 +49,13 @@ from .options import (
     MethodOptions,
     ModelOptions,
     OutputOptions,
+    Plots,
     PreparationOptions,
     TableOptions,
     decode_arguments,
     model_option,
     output_option,
+    parse_plots,
     with_options,
 )
 from .output_paths import (
@@ -70,7 +72,7 @@ from .output_paths import (
     model_name,
     read_fitted_table,
 )
-from .results import read_scores, replace_folder, write_application, write_results
+from .results import plot_model, read_scores, replace_folder, write_application, write_results
 from .summary import print_application, print_summary, summarize, summarize_application
 from .terminal import escape_control, supports_unicode
 
@@ -182,6 +184,7 @@ def select(
     table_options: TableOptions,
     diagnostic_options: DiagnosticOptions,
     output_options: OutputOptions,
+    plots: Plots = None,
     output: Folder = None,
 ) -> None:
     """Select the variables that share variance, and write a report."""
@@ -193,7 +196,7 @@ def select(
             **table_options.analysis_settings(),
         )
         written = _write_analysis(
-            file, table_options.read_options(file), options, output_options, output
+            file, table_options.read_options(file), options, output_options, output, plots
         )
     _print_result(*written, output_options)
 
@@ -224,6 +227,7 @@ def panel(
             help="File with the names and the costs of the variables in two columns.",
         ),
     ] = None,
+    plots: Plots = None,
     output: Folder = None,
 ) -> None:
     """Select a few variables that predict all others."""
@@ -237,7 +241,13 @@ def panel(
             costs={} if costs is None else _read_costs(costs),
         )
         written = _write_analysis(
-            file, table_options.read_options(file), options, output_options, output, costs
+            file,
+            table_options.read_options(file),
+            options,
+            output_options,
+            output,
+            plots,
+            costs,
         )
     _print_result(*written, output_options)
 
@@ -253,6 +263,7 @@ def regress(
     table_options: TableOptions,
     diagnostic_options: DiagnosticOptions,
     output_options: OutputOptions,
+    plots: Plots = None,
     output: Folder = None,
 ) -> None:
     """Select the variables that predict a response.
@@ -271,7 +282,7 @@ def regress(
             **table_options.analysis_settings(),
         )
         written = _write_analysis(
-            file, table_options.read_options(file, response), options, output_options, output
+            file, table_options.read_options(file, response), options, output_options, output, plots
         )
     _print_result(*written, output_options)
 
@@ -322,6 +333,7 @@ def report(
             "except for options that are given.",
         ),
     ] = None,
+    plots: Plots = None,
     output: Annotated[
         Path | None,
         output_option(
@@ -336,6 +348,7 @@ def report(
     source = model if folder is None else folder / MODEL
     path = output or default_report_path(model, data)
     with errors_to_exit_code():
+        formats = parse_plots(plots)
         given_options = table_options.read_options(data)
         check_output_file(path, input_files(given_options, source, data))
         check_report_path(path)
@@ -362,6 +375,8 @@ def report(
         elif folder is not None:
             scores, ids, label = read_scores(folder, found)
         write_text(path, render(found, scores=scores, ids=ids, label=label, about=about))
+        if formats:
+            plot_model(fitted, path.parent, formats, scores, ids, label, about)
     if output_options.as_json:
         _print_json({"output": str(path), "notes": notes, "warnings": about.get("warnings", [])})
     elif not output_options.quiet:
@@ -375,6 +390,7 @@ def apply(
     file: File,
     table_options: TableOptions,
     output_options: OutputOptions,
+    plots: Plots = None,
     output: Annotated[
         Path | None,
         output_option(metavar="FOLDER", help="Folder for the results. Default: FILE-applied."),
@@ -388,6 +404,7 @@ def apply(
     folder = output or Path(f"{file_stem(file)}-applied")
     source = model / MODEL if model.is_dir() else model
     with errors_to_exit_code():
+        formats = parse_plots(plots)
         given_options = table_options.read_options(file)
         check_results_folder(folder, input_files(given_options, source, file))
         if model.is_dir() and not source.is_file():
@@ -415,7 +432,7 @@ def apply(
         for diagnostic in ("robustness", "check"):
             about.pop(diagnostic, None)
         with replace_folder(folder) as partial:
-            write_application(applied, found, partial, source, about)
+            write_application(applied, fitted, found, partial, source, about, formats)
     if output_options.as_json:
         _print_json(summarize_application(applied, file, model, folder))
     elif not output_options.quiet:
@@ -565,6 +582,7 @@ def _write_analysis(
     options: AnalysisOptions,
     output_options: OutputOptions,
     output: Path | None,
+    plots: str | None = None,
     costs: Path | None = None,
 ) -> tuple[Result, Path, str | None]:
     """Analyse a table and write a folder of results.
@@ -572,6 +590,7 @@ def _write_analysis(
     Returns the result, the folder, and the name of the table whose results were replaced, if any.
     """
     folder = output or Path(f"{file_stem(file)}-prosparse")
+    formats = parse_plots(plots)
     check_results_folder(folder, input_files(read_options, file, costs))
     if output is None:
         check_same_table(folder, folder / MODEL, file)
@@ -579,7 +598,7 @@ def _write_analysis(
     replaced = _find_replaced(folder / MODEL, result)
     announce("writing the results")
     with replace_folder(folder) as partial:
-        write_results(result, partial)
+        write_results(result, partial, formats)
     return result, folder, replaced
 
 

@@ -8,6 +8,7 @@ from their descriptions.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,9 +18,11 @@ import typer
 
 from ..errors import ParameterError, check_choice
 from ..registry import Method, Option, offered
+from ..report.plots import FORMATS
 from ..tables import READERS, ReadOptions, file_extension
+from ..tables.censored_values import CENSORED
 from ..tables.delimited import read_delimited
-from ..tables.number_format import CENSORED, THOUSANDS
+from ..tables.number_format import THOUSANDS
 from ..tables.roles_file import merge_options, read_roles
 from ..tables.workbook import EXTENSIONS
 from .estimators import DEFAULT_METHOD, MISSING
@@ -311,6 +314,24 @@ class DiagnosticOptions(NamedTuple):
             "as 50.",
         ),
     ] = 0
+
+
+Plots = Annotated[
+    str | None,
+    output_option(
+        metavar=",".join(FORMATS), help="Also write all plots as files in these formats."
+    ),
+]
+
+
+def parse_plots(value: str | None) -> tuple[str, ...]:
+    """Return the formats in a list such as "svg,pdf"."""
+    formats = () if value is None else tuple(part.strip().lower() for part in value.split(","))
+    for name in formats:
+        check_choice("--plots", name, FORMATS)
+    if formats and importlib.util.find_spec("matplotlib") is None:
+        raise ParameterError("--plots requires Matplotlib: pip install 'prosparse[plot]'.")
+    return formats
 
 
 class OutputOptions(NamedTuple):

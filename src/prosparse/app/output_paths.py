@@ -17,6 +17,7 @@ from typing import NamedTuple, NoReturn
 from ..errors import ModelFileError, ParameterError
 from ..persistence import load_with_about
 from ..report import is_report
+from ..report.plots import is_plot
 from ..tables import ReadOptions, file_extension
 from ..tables.roles_file import is_roles_file
 
@@ -80,7 +81,11 @@ def check_results_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
                 "folder with --output."
             )
     known = {*RESULTS, *REGRESSION_RESULTS, *APPLICATION_RESULTS}
-    unknown = sorted(entry.name for entry in content if entry.name not in known or entry.is_dir())
+    unknown = sorted(
+        entry.name
+        for entry in content
+        if entry.is_dir() or not (entry.name in known or is_plot(entry.name))
+    )
     if unknown:
         raise ParameterError(
             f"{path} contains other files ({', '.join(unknown[:3])}): select another folder with "

@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ import numpy as np
 from ..errors import ModelFileError, plural
 from ..files import PARTIAL, flush, umask, write_text
 from ..findings import Findings
+from ..inference.progress import announce
 from ..models._base import VariableSelector
 from ..persistence import save
 from ..registry import method_of
-from ..report import render
+from ..report import render, write_plots
+from ..report.robustness import Robustness
 from ..tables.formulas import escape_formula, unescape_formula
 from .analysis import Result, compare_classes_of, compute_scores, ignore_missing_names
 from .application import Application
@@ -71,8 +73,11 @@ def _replace_target(path: Path, target: Path) -> Iterator[Path]:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def write_results(result: Result, folder: Path) -> None:
-    """Write all files of `RESULTS`, or of `REGRESSION_RESULTS`, to a folder."""
+def write_results(result: Result, folder: Path, plots: Sequence[str] = ()) -> None:
+    """Write all files of `RESULTS`, or of `REGRESSION_RESULTS`, to a folder.
+
+    ``plots`` are the formats of the plots.
+    """
     table, model, about, found = result
     _write_selected(found, compare_classes_of(table, model), folder / "selected.csv")
     ids: Sequence[object] = table.ids or range(1, table.X.shape[0] + 1)
@@ -93,10 +98,42 @@ def write_results(result: Result, folder: Path) -> None:
     save(model, folder / MODEL, about=about)
     page = render(found, scores=scores, ids=table.ids, label=table.label, about=about)
     write_text(folder / REPORT, page)
+    if plots:
+        plot_model(model, folder, plots, scores, table.ids, table.label, about)
+
+
+def plot_model(
+    model: VariableSelector,
+    folder: Path,
+    formats: Sequence[str],
+    scores: np.ndarray | None,
+    ids: Sequence[Any] | None,
+    label: Sequence[Any] | None,
+    about: Mapping[str, Any],
+) -> None:
+    """Write all plots of a model, with the tests of its labels."""
+    robustness = Robustness.from_json(about.get("robustness"))
+    announce("drawing the plots")
+    write_plots(
+        model,
+        folder,
+        formats=formats,
+        scores=scores,
+        ids=ids,
+        label=label,
+        label_name=about.get("label"),
+        tests=() if robustness is None else robustness.associations,
+    )
 
 
 def write_application(
-    applied: Application, found: Findings, folder: Path, model: Path, about: dict[str, Any]
+    applied: Application,
+    fitted: VariableSelector,
+    found: Findings,
+    folder: Path,
+    model: Path,
+    about: dict[str, Any],
+    plots: Sequence[str] = (),
 ) -> None:
     """Write the results of a model for new rows, and a copy of the model."""
     table = applied.table
@@ -123,6 +160,8 @@ def write_application(
         ids = [name for name, known in zip(ids, complete, strict=True) if known]
     label = table.label if scores is not None and len(scores) == table.X.shape[0] else None
     write_text(folder / REPORT, render(found, scores=scores, ids=ids, label=label, about=about))
+    if plots:
+        plot_model(fitted, folder, plots, scores, ids, label, about)
 
 
 def _write_columns(path: Path, ids: Sequence[object], columns: dict[str, np.ndarray]) -> None:

@@ -10,9 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import plural
-from ..tables.number_format import NumberFormat, is_censored, split_codes
+from ..tables.censored_values import is_censored
+from ..tables.missing_codes import split_codes
+from ..tables.number_format import NumberFormat
 from ..tables.quoting import quote_argument
-from .result import Finding, Severity, capitalise, list_items, name_columns
+from .result import Finding, Severity, capitalise, list_names, name_columns
 
 MIN_NUMERIC = 0.5  # proportion of numbers in a column of numbers with other cells
 MAX_CODES = 12  # maximum number of different codes in an option
@@ -97,7 +99,7 @@ def find_cell_problems(
             severity,
             f"{plural(sum(limits.values()), 'cell')} in {name_columns(names)} "
             f"{'states' if sum(limits.values()) == 1 else 'state'} a limit of detection instead of "
-            f"a value, such as {list_items([example])}. Use half the limit, the limit (lod) or "
+            f"a value, such as {list_names([example])}. Use half the limit, the limit (lod) or "
             "missing values.",
             columns=names,
             fix="--censored half",
@@ -129,7 +131,7 @@ def _formats(formats: dict[str, dict[str, str]], severity: Severity) -> Iterator
         formats["--decimal mixed"].update(formats.pop("--thousands comma"))
     for fix, cells in formats.items():
         names = tuple(cells)
-        example = list_items([next(iter(cells.values()))])
+        example = list_names([next(iter(cells.values()))])
         if fix == "--decimal mixed":
             code, problem = "mixed-decimals", "contain both decimal points and decimal commas"
         else:
@@ -156,7 +158,7 @@ def _codes(codes: dict[str, dict[str, int]], severity: Severity) -> Iterator[Fin
         "missing-texts",
         severity,
         f"{plural(sum(total.values()), 'cell')} in {name_columns(names)} "
-        f"{'is' if sum(total.values()) == 1 else 'are'} not a number: {list_items(texts)}. "
+        f"{'is' if sum(total.values()) == 1 else 'are'} not a number: {list_names(texts)}. "
         "Read such codes as missing values, or correct the cells.",
         columns=names,
         fix="" if not listed or many else f"--na {quote_argument(','.join(listed))}",

@@ -16,8 +16,8 @@ from ..tables.cells import Cells, read_cells
 from ..tables.columnar import read_arrow, read_parquet
 from ..tables.delimited import read_delimited
 from ..tables.identifiers import describe_identifier, identifier_candidates
-from ..tables.missing_codes import MISSING
-from ..tables.number_format import NumberFormat, numeric_codes, split_codes
+from ..tables.missing_codes import MISSING, numeric_codes, split_codes
+from ..tables.number_format import NumberFormat
 from ..tables.orientation import find_orientation, looks_like_variable_names
 from ..tables.quoting import quote_argument
 from ..tables.roles import Guess, Role
@@ -27,7 +27,7 @@ from .fixes import apply_fix, join_fixes
 from .frames import split_columns
 from .numbers import Numbers
 from .problems import find_number_problems
-from .result import Finding, Severity, TableCheck, list_items
+from .result import Finding, Severity, TableCheck, list_names
 from .tables import check_table, ignore_columns_instead
 from .text import (
     demote_constant_covariates,
@@ -350,7 +350,7 @@ def _examine(
 def _without_limits(column: CellColumn) -> CellColumn:
     from collections import Counter
 
-    from ..tables.number_format import is_censored
+    from ..tables.censored_values import is_censored
 
     others = Counter({text: c for text, c in column.others.items() if not is_censored(text)})
     return column._replace(others=others)
@@ -419,7 +419,7 @@ def _missing_values(numbers: Numbers) -> list[Finding]:
             Severity.STOP,
             f"{plural(count, 'value')} ({count / numbers.X.size:.1%}) in "
             f"{plural(len(names), 'column')} {'is' if count == 1 else 'are'} missing or not "
-            f"numbers, such as in {list_items(names, 3)}. Impute them, or drop incomplete rows or "
+            f"numbers, such as in {list_names(names, 3)}. Impute them, or drop incomplete rows or "
             "columns (--missing drop).",
             columns=names,
             fix="--missing impute",
@@ -447,7 +447,7 @@ def _examine_transposed(
                 Finding(
                     "row-names",
                     Severity.WARNING,
-                    f"Column {list_items([key])} names the variables in the rows.",
+                    f"Column {list_names([key])} names the variables in the rows.",
                     columns=(key,),
                     fix=f"--row-names {quote_argument(key)}",
                 )
@@ -466,7 +466,7 @@ def _examine_transposed(
             Finding(
                 "annotation-columns",
                 Severity.STOP,
-                f"{'Column' if len(texts) == 1 else 'Columns'} {list_items(texts)} "
+                f"{'Column' if len(texts) == 1 else 'Columns'} {list_names(texts)} "
                 f"{'describes' if len(texts) == 1 else 'describe'} the variables in the rows and "
                 f"{'is' if len(texts) == 1 else 'are'} not a sample.",
                 columns=texts,

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..data.frames import data_frame
 from ..errors import plural
+from ..phrases import list_items
 
 MAX_LISTED = 5  # maximum number of names in a message
 
@@ -158,26 +159,24 @@ def capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def list_items(names: Iterable[str], limit: int = MAX_LISTED) -> str:
+def list_names(names: Iterable[str], limit: int = MAX_LISTED) -> str:
     """Quote names, the first few of many: "'a', 'b' and 7 others"."""
     quoted = [
         json.dumps(name, ensure_ascii=False) if "'" in name else f"'{name}'" for name in names
     ]
-    if len(quoted) > limit + 1:
-        return f"{', '.join(quoted[:limit])} and {len(quoted) - limit:,} others"
-    return " and ".join(filter(None, [", ".join(quoted[:-1]), *quoted[-1:]]))
+    return list_items(quoted, limit)
 
 
 def name_columns(names: Iterable[str]) -> str:
     """Name columns in a sentence: "column 'a'", "columns 'a' and 'b'"."""
     names = tuple(names)
-    return f"column{'s' if len(names) != 1 else ''} {list_items(names)}"
+    return f"column{'s' if len(names) != 1 else ''} {list_names(names)}"
 
 
 def name_rows(names: Iterable[str]) -> str:
     """Name rows in a sentence; numbers are not quoted."""
     names = tuple(names)
-    listed = list_items(names)
+    listed = list_names(names)
     if all(name.isdigit() for name in names):
         listed = listed.replace("'", "")
     return f"row{'s' if len(names) != 1 else ''} {listed}"

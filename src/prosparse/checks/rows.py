@@ -10,12 +10,14 @@ from scipy.stats import rankdata
 
 from ..errors import plural
 from ..phrases import percent
-from ..structure.row_diagnostics import find_duplicates, outlying_rows
+from ..structure.duplicate_rows import find_duplicates
+from ..structure.row_diagnostics import outlying_rows
 from ..tables.quoting import quote_argument
 from .numbers import Numbers
 from .result import Finding, Severity, capitalise, name_rows
 
 MAX_OUTLYING = 0.1  # maximum proportion of rows that are outliers; more are unequal noise
+MIN_GAP = 1.3  # ratio of the scale of an outlying row to that of the next row
 MIN_NOISE_RATIO = 3.0  # ratio of the 95 % to the 5 % quantile of the row scales
 MIN_UNLIKE_SCALE = 20.0  # scale of a row that contains other quantities than the other rows
 MIN_DIMENSION = 4.0  # intrinsic dimension from which near duplicates are recognised
@@ -26,13 +28,15 @@ MAX_COMPARED_ROWS = 3000
 MIN_ROWS = 20
 MIN_DRIFT_ROWS = 20
 MIN_DRIFT_COLUMNS = 8
-MAX_DRIFT_ROWS, MAX_DRIFT_COLUMNS = 1000, 100
+MAX_DRIFT_ROWS, MAX_DRIFT_COLUMNS = 400, 100
 N_PERMUTATIONS = 60  # random orders of the rows
-MIN_DRIFT_RATIO = 1.5  # of a statistic to its maximum in random orders
-MIN_AGREEMENT_RATIO = 0.9  # likewise, of the agreement of the blocks
+MIN_DRIFT_RATIO = 1.5  # of the squared trends to their maximum in random orders
+MIN_SMOOTHNESS = 10.0  # difference in BIC, very strong evidence (Kass & Raftery 1995)
+MAX_DEGREE = 3  # degree of the polynomial of a drift
+MAX_SEGMENTS = 12  # number of groups of rows of a sorted table
+MIN_SEGMENT = 3  # rows of such a group
 MIN_TREND = 0.3  # rank correlation of a column with the order of the rows
 MIN_DRIFTING = 0.05  # proportion of columns with such a correlation
-N_BLOCKS = 3  # blocks of rows within which a drift must continue
 # Names of properties of genes, proteins and other variables.
 _ANNOTATION = re.compile(
     r"(?:gene|transcript|exon|seq|sequence)?[\s_.\-]*(?:length|start|end|stop|position|pos|gc|"
@@ -59,13 +63,22 @@ def find_row_problems(numbers: Numbers) -> Iterator[Finding]:
             f"The table has only {n} rows. Only strong correlations can be detected, and an empty "
             "selection does not show that the variables are unrelated.",
         )
-    outliers = outlying_rows(numbers.row_scale)
+    outliers = _separated(numbers.row_scale, outlying_rows(numbers.row_scale))
     if outliers.size > max(2.0, MAX_OUTLYING * n):
         outliers = outliers[:0]
     yield from _outlying(numbers, outliers)
     yield from _unequal_noise(numbers, outliers)
     yield from _duplicates(numbers)
     yield from _drift(numbers, outliers)
+
+
+def _separated(row_scale: np.ndarray, outliers: np.ndarray) -> np.ndarray:
+    """Return the outliers above the last gap in the scales; without a gap, the noise is unequal."""
+    if not outliers.size or outliers.size == row_scale.size:
+        return outliers
+    scale = np.append(row_scale[outliers], np.delete(row_scale, outliers).max())
+    gaps = np.flatnonzero(scale[:-1] > MIN_GAP * scale[1:])
+    return outliers[: gaps[-1] + 1] if gaps.size else outliers[:0]
 
 
 def _outlying(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
@@ -189,11 +202,11 @@ def _near_duplicates(numbers: Numbers) -> list[tuple[int, int]]:
 
 
 def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
-    """Find values that rise or fall along the rows, also within blocks of rows.
+    """Find values that rise or fall smoothly along the rows.
 
-    Sorted rows (patients, then controls) differ between blocks. A drift of an instrument continues
-    within each of them: the trends within the blocks agree. Row permutations, which preserve the
-    correlation of the columns, give the null distribution.
+    Row permutations, which preserve the correlation of the columns, give the null distribution of
+    the trends. Sorted rows (patients, then controls) also have trends, but change in steps: their
+    projection on the trends is fitted better by a step function than by a polynomial.
     """
     Z = np.delete(numbers.standardised, outliers, axis=0)
     n, p = Z.shape
@@ -202,45 +215,75 @@ def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
     Z = Z[np.unique(np.linspace(0, n - 1, min(n, MAX_DRIFT_ROWS)).astype(int))]
     Z = Z[:, np.unique(np.linspace(0, p - 1, min(p, MAX_DRIFT_COLUMNS)).astype(int))]
     ranks = rankdata(Z, axis=0)
+    trends = _trends(ranks)
     rng = np.random.default_rng(0)
-    blocks = np.array_split(np.arange(len(ranks)), N_BLOCKS)
-    squares, agreement = _drift_statistics(ranks, blocks)
-    null = [
-        _drift_statistics(ranks[rng.permutation(len(ranks))], blocks) for _ in range(N_PERMUTATIONS)
-    ]
-    within = [
-        _drift_statistics(np.concatenate([ranks[rng.permutation(rows)] for rows in blocks]), blocks)
-        for _ in range(N_PERMUTATIONS)
-    ]
-    if squares <= MIN_DRIFT_RATIO * max(value for value, _ in null):
+    null = [np.sum(_trends(rng.permutation(ranks)) ** 2) for _ in range(N_PERMUTATIONS)]
+    if np.sum(trends**2) <= MIN_DRIFT_RATIO * max(null):
         return
-    if agreement <= MIN_AGREEMENT_RATIO * max(value for _, value in within):
+    if _smoothness(_standardise_ranks(ranks) @ trends) <= MIN_SMOOTHNESS:
         return
-    strong = np.abs(_trends(ranks)) > MIN_TREND
+    strong = np.abs(trends) > MIN_TREND
     if strong.mean() < MIN_DRIFTING:
         return
     yield Finding(
         "row-order",
         Severity.WARNING,
         f"The values drift along the rows: {percent(float(strong.mean()), 0)} of the columns have "
-        f"a rank correlation above {MIN_TREND:g} with the order of the rows, also within parts of "
-        "the table. If rows are in order of measurement, instrument drift correlates the "
-        "variables: pass a column with the order as a covariate. If the table was sorted by a "
-        "variable, ignore this warning.",
+        f"a rank correlation above {MIN_TREND:g} with the order of the rows, and change smoothly. "
+        "If rows are in order of measurement, instrument drift correlates the variables: pass a "
+        "column with the order as a covariate. If the table was sorted by a variable, ignore this "
+        "warning.",
     )
 
 
-def _drift_statistics(ranks: np.ndarray, blocks: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Return the sum of squared trends, and their agreement within blocks."""
-    trends = np.stack([_trends(ranks[rows]) for rows in blocks])
-    total = trends.sum(axis=0)
-    agreement = 0.5 * float(total @ total - np.sum(trends * trends))
-    return float(np.sum(_trends(ranks) ** 2)), agreement
+def _smoothness(score: np.ndarray) -> float:
+    """Return the difference in BIC between the best step function and the best polynomial."""
+    n = score.size
+    order = np.linspace(-1.0, 1.0, n)
+    smooth = min(
+        _bic(np.polynomial.Polynomial.fit(order, score, degree, full=True)[1][0].sum(), n, degree)
+        for degree in range(1, MAX_DEGREE + 1)
+    )
+    steps = min(
+        _bic(residual, n, 2 * segments)  # the means and the limits of the segments
+        for segments, residual in enumerate(_step_residuals(score), start=1)
+    )
+    return steps - smooth
+
+
+def _bic(residual: float, n: int, n_parameters: int) -> float:
+    """Return the BIC of a curve, up to the terms that all curves share."""
+    return float(n * np.log(max(residual / n, np.finfo(float).tiny)) + n_parameters * np.log(n))
+
+
+def _step_residuals(score: np.ndarray) -> list[float]:
+    """Return the residual sums of squares of the best functions with 2, 3, ... segments.
+
+    Dynamic programming over the last segment.
+    """
+    n = score.size
+    totals = np.concatenate([[0.0], np.cumsum(score)])
+    squares = np.concatenate([[0.0], np.cumsum(score * score)])
+    length = np.arange(n + 1) - np.arange(n + 1)[:, None]
+    variation = (squares - squares[:, None]) - (totals - totals[:, None]) ** 2 / np.maximum(
+        length, 1
+    )
+    cost = np.where(length >= MIN_SEGMENT, variation, np.inf)  # of the rows i, ..., j - 1
+    best, residuals = cost[0], []
+    for _ in range(MAX_SEGMENTS - 1):
+        best = np.min(best[:, None] + cost, axis=0)
+        residuals.append(float(best[n]))
+    return residuals
 
 
 def _trends(ranks: np.ndarray) -> np.ndarray:
     """Compute the correlation of each column with the order of the rows."""
     order = np.arange(len(ranks)) - (len(ranks) - 1) / 2.0
+    return np.asarray((order / np.linalg.norm(order)) @ _standardise_ranks(ranks))
+
+
+def _standardise_ranks(ranks: np.ndarray) -> np.ndarray:
+    """Centre the columns and divide them by their norms."""
     centred = ranks - ranks.mean(axis=0)
-    lengths = np.sqrt(np.sum(centred * centred, axis=0) * (order @ order))
-    return np.asarray((order @ centred) / np.where(lengths > 0, lengths, np.inf))
+    norms = np.linalg.norm(centred, axis=0)
+    return np.asarray(centred / np.where(norms > 0, norms, np.inf))

@@ -22,7 +22,7 @@ from ..tables.roles import (
 )
 from .columns import ignore_columns
 from .numbers import Numbers
-from .result import Finding, Severity, capitalise, list_items, name_columns
+from .result import Finding, Severity, capitalise, list_names, name_columns
 
 OPTIONS = {
     Role.ROW_NAMES: "--row-names",
@@ -115,7 +115,7 @@ def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iter
             )
     ignored = tuple(name for name, guess in guesses.items() if guess.role is Role.IGNORED)
     if ignored:
-        reasons = "; ".join(f"{list_items([k])} {guesses[k].reason}" for k in ignored[:5])
+        reasons = "; ".join(f"{list_names([k])} {guesses[k].reason}" for k in ignored[:5])
         yield Finding(
             "text-ignored",
             severity,

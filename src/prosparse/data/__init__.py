@@ -1,8 +1,8 @@
-"""The data matrix: containers, columns and units, and operators.
+"""Representation of the data matrix: containers, columns and operators.
 
-- `containers`: types of data matrix that users pass.
-- `columns`: means, scales and units; the only standardiser.
-- `operators`: sums and maps over rows, one module per way of storing rows.
+- `containers`: supported types of data matrices.
+- `columns`: standardisation of columns by means, scales and units.
+- `operators`: sums and maps over rows, one module per storage format.
 - `arrays`: conversion between array libraries.
 - `fingerprint`: identification of a data matrix by its content.
 """

@@ -1,7 +1,7 @@
 """Conversion of small arrays between NumPy and other array libraries.
 
 Data matrices stay on their device. Only small arrays, at most as long as a row, are copied to CPU
-memory by `to_numpy` (`to_numpy_async` if the GPU computes meanwhile) and back by `from_numpy`.
+memory by `to_numpy` (or by `to_numpy_async` while the GPU computes) and back by `from_numpy`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from array_api_compat import (
     to_device,
 )
 
-Array = Any  # array of any array API library; these have no common type
+Array = Any  # array of any array API library; there is no common type
 Namespace = Any  # module with the functions of an array API library
 TableLike = Any  # data matrix as a user passes it, of any type in `containers`
 
@@ -86,7 +86,7 @@ def _copy_to_gpu(values: np.ndarray, like: Array, dtype: Any) -> Array:
 
 
 def is_numpy(array: Array) -> bool:
-    """Return whether SciPy and LAPACK accept the array directly."""
+    """Return whether the array is a NumPy array, as SciPy and LAPACK require."""
     return bool(is_numpy_array(array))
 
 
@@ -119,7 +119,7 @@ def spread(values: Array, positions: np.ndarray, width: int) -> Array:
 
 
 def with_row(array: Array, index: int, row: Array) -> Array:
-    """Replace one row of ``array``, in place if its library allows that."""
+    """Replace one row of ``array``, in place if the library supports it."""
     if is_jax_array(array):
         return array.at[index, :].set(row)
     array[index, :] = row
@@ -144,8 +144,8 @@ def decomposition_errors() -> tuple[type[Exception], ...]:
 def as_like(value: Array, X: Any, dtype: Any = None) -> Array:
     """Convert ``value`` to an array that can be combined with ``X``.
 
-    The result is on the device of an ``X`` of another library, with the given dtype, and otherwise
-    a NumPy array.
+    If ``X`` belongs to a library other than NumPy, the result is on the device of ``X`` with the
+    given dtype. Otherwise, it is a NumPy array.
     """
     if not _is_foreign(X):
         return value if is_numpy_array(value) else to_numpy(value)

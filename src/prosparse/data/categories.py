@@ -1,8 +1,8 @@
-"""Categories: columns of labels, coded as blocks of orthonormal columns.
+"""Coding of categorical columns as blocks of orthonormal columns.
 
-A category with L levels becomes L - 1 columns: an orthonormal basis of its centred indicators (PCA
-of mixed data, [CKS17]). Row a of the block is C_l for its level l, minus the fit of groups and
-covariates. The *codes* C (L x m) are the same for new rows. Rare levels are pooled.
+A categorical variable with L levels becomes m = L - 1 columns, an orthonormal basis of its centred
+indicators (PCA of mixed data, [CKS17]). A row with level l has the values C_l, minus the fit of
+groups and covariates. New rows have the same *codes* C (L x m). Rare levels are pooled.
 
 [CKS17]  M. Chavent, V. Kuentz-Simonet, A. Labenne, J. Saracco. Multivariate analysis of mixed data:
          the R package PCAmixdata. arXiv:1411.4911, 2017.
@@ -19,7 +19,7 @@ from ..errors import CategoriesWarning, InputError, plural, warn
 from .row_adjustment import RowAdjustment
 
 MIN_LEVEL_ROWS = 5  # levels with fewer rows are pooled, if there are several
-MAX_LEVELS_PER_ROW = 0.5  # number of levels per observed row above which they identify the rows
+MAX_LEVELS_PER_ROW = 0.5  # number of levels per observed row above which labels are identifiers
 POOLED = "other levels"
 _MIN_SINGULAR = 1e-6  # singular value of the indicators, relative to the root of the number of rows
 
@@ -28,11 +28,11 @@ class Labels(NamedTuple):
     """Column of labels."""
 
     values: np.ndarray  # (n,) strings; None where a value is missing
-    order: tuple[str, ...] | None = None  # levels in their order, for ordered categories
+    order: tuple[str, ...] | None = None  # ordered levels, if the dtype is an ordered categorical
 
 
 class Block(NamedTuple):
-    """Coded category."""
+    """Coded categorical variable."""
 
     columns: np.ndarray  # (n, m) of unit variance on the observed rows; NaN where missing
     codes: np.ndarray  # (L, m) values at the mean of the covariates
@@ -41,7 +41,7 @@ class Block(NamedTuple):
 
 
 def pool_levels(labels: Labels, name: str) -> tuple[str, ...]:
-    """Return the levels of a category; several rare levels become one."""
+    """Return the levels of a categorical variable, with rare levels pooled."""
     count = Counter(value for value in labels.values if value is not None)
     n = sum(count.values())
     if labels.order is None and len(count) > max(MAX_LEVELS_PER_ROW * n, 2 * MIN_LEVEL_ROWS):
@@ -64,7 +64,7 @@ def pool_levels(labels: Labels, name: str) -> tuple[str, ...]:
 def match_levels(values: np.ndarray, levels: tuple[str, ...], name: str) -> np.ndarray:
     """Return the positions of levels as floats, NaN where missing.
 
-    Levels that ``fit`` did not contain count as pooled levels, if there are any.
+    Levels that did not occur in ``fit`` are treated as pooled levels if rare levels were pooled.
     """
     position = {level: float(k) for k, level in enumerate(levels)}
     unknown = {value for value in values if value is not None} - set(levels)
@@ -81,21 +81,10 @@ def match_levels(values: np.ndarray, levels: tuple[str, ...], name: str) -> np.n
 def code_block(
     level: np.ndarray, n_levels: int, adjustment: RowAdjustment, scale: np.ndarray
 ) -> Block:
-    """Code a category by orthonormal residuals of its indicators.
+    """Code a categorical variable by orthonormal residuals of its indicators.
 
-    Parameters
-    ----------
-    level : ndarray of shape (n,)
-        Position of the level of each row; NaN where missing.
-    n_levels : int
-    adjustment : RowAdjustment
-        Groups and covariates of the rows.
-    scale : ndarray of shape (k,)
-        By which the adjustment divides the covariates.
-
-    Returns
-    -------
-    Block
+    ``level`` (n,) is the position of the level of each row; NaN where missing. ``scale`` (k,)
+    divides the covariates of the adjustment.
     """
     seen = np.flatnonzero(~np.isnan(level))
     indicators = np.eye(n_levels)[level[seen].astype(int)]
@@ -109,7 +98,7 @@ def code_block(
     columns[seen] = residuals @ codes
     effects = np.zeros((scale.size, rank))
     effects[adjustment.used] = coefficients[n_groups:] @ codes
-    # The mean of the rows with this category, at the mean of the covariates of all rows.
+    # Mean over the rows of each level, at the mean of the covariates over all rows.
     covariates = adjustment.covariates
     shift = (np.mean(covariates, axis=0) - np.mean(covariates[seen], axis=0)) @ effects
     centre = np.mean(indicators, axis=0) @ codes + shift

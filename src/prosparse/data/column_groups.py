@@ -1,4 +1,4 @@
-"""Groups of columns: a partition given by names, slices, positions or masks."""
+"""Partitions of the columns by names, slices, positions or masks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ def column_groups(
     names: Sequence[str] | np.ndarray | None = None,
     noun: str = "view",
 ) -> list[np.ndarray]:
-    """Convert groups of columns to positions and check that they are a partition.
+    """Convert groups of columns to positions; check that they are a partition.
 
-    ``noun`` is the singular of the parameter's name. None is one group of all columns.
+    ``noun`` is the singular of the parameter's name. If ``groups`` is None, all columns form one
+    group.
     """
     if groups is None:
         return [np.arange(width)]
@@ -51,7 +52,7 @@ def column_groups(
 def column_positions(
     group: ColumnGroup, where: str, width: int, names: list[str] | None
 ) -> np.ndarray:
-    """Convert one group of columns to positions; errors call it ``where``."""
+    """Convert a group of columns to positions; ``where`` names it in errors."""
     if isinstance(group, slice):
         found = np.arange(width)[group]
     else:

@@ -1,11 +1,11 @@
-"""Columns of a data matrix: means, scales and units. The only standardiser.
+"""Standardisation of the columns of a data matrix.
 
-A container measures its columns (`RawRows`: extremes, sums, sums of squares) and becomes an
-operator. This module decides which columns are constant, which matrices raise an error, and how
-columns are centred and scaled, once for all containers.
+A container computes extremes, sums and sums of squares of its columns (`RawRows`) and is converted
+to an operator. For all containers, this module determines which columns are constant, which
+matrices raise an error, and how columns are centred and scaled.
 
-Models use the columns of the operator, which are centred, optionally scaled, and in a unit near 1.
-`Columns` converts results back to the columns and units of the data matrix; nothing else does.
+The columns of the operator are centred, optionally scaled, and of magnitude near 1. `Columns`
+converts results of models back to the columns and units of the data matrix.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Range(NamedTuple):
-    """Allowed range of the largest deviation of a column from its mean."""
+    """Allowed range of the largest deviation of a column from the mean."""
 
     smallest: float
     largest: float
@@ -32,27 +32,28 @@ class Range(NamedTuple):
 # Squares of deviations and their sums must be finite and nonzero, also in the units of the data.
 SMALLEST_UNIT, LARGEST_UNIT = 1e-152, 1e152
 UNITS = {"float64": Range(SMALLEST_UNIT, LARGEST_UNIT), "float32": Range(1e-17, 1e17)}
-# If each column is scaled, only ratios matter.
+# If each column is scaled, only ratios must be representable.
 SCALES = {"float64": Range(1e-300, 1e300), "float32": Range(1e-36, 1e36)}
 PRECISIONS = {"float64": "double", "float32": "single"}
 
-# A column is constant if its range is below this proportion of its magnitude. In double precision
-# this is the rounding error of thousands of additions, far below any measurement error. Single
-# precision is often used up to its last digits, so that only these count as rounding.
+# A column is constant if its range is below this proportion of its magnitude. In double precision,
+# this is the rounding error of thousands of additions, far below any measurement error. In single
+# precision, all but the last digits are often meaningful, so that the proportion is close to the
+# machine precision.
 ROUNDING = {"float64": 2.0**-45, "float32": 2.0**-20}
 
-# Maximum ratio of mean and largest deviation of a sparse column. Sparse products are centred by
-# subtraction: beyond this ratio the Gram matrix has fewer than six accurate digits.
+# Maximum ratio of the mean to the largest deviation of a sparse column. Sparse products are centred
+# by subtraction, and above this ratio the Gram matrix has fewer than six accurate digits.
 MAX_RELATIVE_MEAN = 1e5
 
 
 class Extent(NamedTuple):
-    """Extremes and sums of the columns of the raw rows."""
+    """Extremes and sums of the raw columns."""
 
     low: np.ndarray  # (p,) smallest entries
     high: np.ndarray  # (p,) largest entries
     sums: np.ndarray  # (p,) (weighted) sums
-    observed: np.ndarray | float  # number of observations in the sums, common or (p,)
+    observed: np.ndarray | float  # number of observations in each sum; a number or (p,)
 
 
 class Deviations(NamedTuple):
@@ -63,7 +64,7 @@ class Deviations(NamedTuple):
 
 
 class RawRows(Protocol):
-    """Raw data that can be standardised; measurements are doubles of length p."""
+    """Raw data that can be standardised; results are float64 arrays (p,)."""
 
     like: Array  # array of the library, device and precision of the results
     given: str  # "float64" or "float32": precision of the data
@@ -74,16 +75,16 @@ class RawRows(Protocol):
         """Compute extremes and sums of the columns."""
 
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
-        """Sum the deviations and their squares; ``size`` holds powers of two."""
+        """Sum the deviations and their squares; ``size`` contains powers of two."""
 
     def operator(self, index: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        """Return (columns ``index`` - shift) * factor; may change the rows in place."""
+        """Return (X[:, index] - shift) * factor; may change the rows in place."""
 
 
 class Columns(NamedTuple):
     """Conversion between a data matrix and its operator.
 
-    The entries satisfy x = mean + scale * unit * z for the operator's entry z. ``unit`` is one
+    An entry z of the operator corresponds to the entry x = mean + scale * unit * z. ``unit`` is a
     power of two near the largest deviation, so that squares of entries of 1e150 or 1e-150 neither
     overflow nor underflow.
     """
@@ -101,25 +102,25 @@ class Columns(NamedTuple):
     # --- from the operator's units to those of the data
 
     def length(self, values: Any) -> Any:
-        """Convert loadings and standard deviations."""
+        """Convert loadings and standard deviations to the units of the data."""
         return self.unit * values
 
     def variance(self, values: Any) -> Any:
-        """Convert variances."""
+        """Convert variances to the units of the data."""
         return self.unit**2 * values
 
     def log_density(self, values: Any, entries: float) -> Any:
-        """Convert log densities of ``entries`` data points (or loadings)."""
+        """Convert log densities of ``entries`` values to the units of the data."""
         return values - entries * math.log(self.unit)
 
     # --- from the units of the data to the operator's
 
     def per_length(self, values: Any) -> Any:
-        """Convert multipliers of loadings (e.g. l1 penalties) to the operator's unit."""
+        """Convert multipliers of loadings (l1 penalties) to the operator's unit."""
         return self.unit * values
 
     def per_variance(self, values: Any) -> Any:
-        """Convert multipliers of variances (e.g. precisions) to the operator's unit."""
+        """Convert multipliers of variances (precisions) to the operator's unit."""
         return self.unit**2 * values
 
     # --- to the array library of the data
@@ -129,7 +130,7 @@ class Columns(NamedTuple):
         return from_numpy(values, self.mean, self.mean.dtype)
 
     def values(self, values: Any) -> Array:
-        """Convert integers, masks and doubles to the data's array library."""
+        """Convert values to the array library of the data; keep the dtype."""
         return from_numpy(values, self.mean)
 
 
@@ -141,10 +142,10 @@ def standardise_rows(
     Without ``centre``, for models without an intercept, columns are scaled by their root mean
     square and only columns of zeros are constant.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # such columns raise an error below
+    with np.errstate(over="ignore", invalid="ignore"):  # non-finite columns raise an error below
         low, high, total, count = rows.extent()
         _check_finite(low, high)
-        # A mean lies between the extremes, even if the sum overflows.
+        # The mean is between the extremes, even if the sum overflows.
         mean = np.clip(_mean(total, count), low, high) if centre else np.zeros(low.size)
         mean = mean.astype(rows.working).astype(float)
         largest = np.maximum(high - mean, mean - low)
@@ -158,7 +159,8 @@ def standardise_rows(
         check_range(largest, SCALES[rows.working], rows.working, varying)
     if rows.centred_in_products and centre:
         _check_near_zero(mean, largest, varying)
-    # Division by powers of two is exact. If the columns are scaled, each has its power.
+    # Division by powers of two is exact. If the columns are scaled, each column has its own power
+    # of two.
     size = np.ldexp(1.0, np.frexp(largest)[1]) if scale else np.full(low.size, unit)
     size = np.where(varying, size, 1.0)
     with np.errstate(over="ignore", invalid="ignore"):  # constant columns are dropped below
@@ -200,19 +202,19 @@ def restandardise_rows(
 
 
 def _mean(total: np.ndarray, count: np.ndarray | float) -> np.ndarray:
-    """Divide sums by counts. NaN becomes 0; such sums raise an error later."""
+    """Divide sums by counts; NaN becomes 0 and raises an error later."""
     return np.nan_to_num(total / count, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
 def _constant(low: np.ndarray, high: np.ndarray, precision: str) -> np.ndarray:
-    """Return which columns vary by no more than rounding errors."""
+    """Mask the columns that vary by no more than rounding errors."""
     half_size = np.maximum(0.5 * np.abs(low), 0.5 * np.abs(high))
     with np.errstate(over="ignore"):  # an infinite range is not constant
         return ~(0.5 * high - 0.5 * low > ROUNDING[precision] * half_size)
 
 
 def _check_finite(low: np.ndarray, high: np.ndarray) -> None:
-    """Raise an error if a column of data that are read in blocks is not finite."""
+    """Raise an error if a column has non-finite extremes."""
     bad = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))
     if bad.size:
         what = "NaN" if np.isnan(low[bad[0]] + high[bad[0]]) else "infinity"
@@ -237,7 +239,7 @@ def _check_near_zero(mean: np.ndarray, largest: np.ndarray, varying: np.ndarray)
 def check_range(
     largest: np.ndarray, allowed: Range, precision: str, varying: np.ndarray, name: str = ""
 ) -> None:
-    """Check that the largest deviations of the varying columns are in the range."""
+    """Check that the largest deviations of varying columns are in the range."""
     bad = np.flatnonzero(varying & ~((largest >= allowed.smallest) & (largest <= allowed.largest)))
     if bad.size:
         remedy = "" if precision == "float64" else ", or convert it to double precision"
@@ -250,7 +252,7 @@ def check_range(
 
 
 def unit_of(largest: float, precision: str = "float64", name: str = "A column") -> float:
-    """Return the power of two next to the largest deviation, 1 if that is 0."""
+    """Return the power of two above the largest deviation; 1 if that is 0."""
     if largest == 0.0:
         return 1.0
     check_range(np.array([largest]), UNITS[precision], precision, np.ones(1, dtype=bool), name)

@@ -1,9 +1,9 @@
-"""Transformations of counts.
+"""Variance-stabilising transformation of counts.
 
-A row of counts x with total N that differs from other rows by sampling only is multinomial with
-probabilities pi. Then sqrt(x_j / N) has mean sqrt(pi_j) and variance 1 / (4 N) approximately, which
-does not depend on the column (Hellinger transformation; Freeman & Tukey 1950). Zeros stay zeros, so
-that a sparse matrix stays sparse.
+If rows of counts x differ only by sampling, a row with total N is multinomial with probabilities
+pi. Then sqrt(x_j / N) has approximate mean sqrt(pi_j) and variance 1 / (4 N), which does not depend
+on the column (Hellinger transformation; Freeman & Tukey 1950). Zeros remain zeros, so that a sparse
+matrix stays sparse.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..errors import InputError
 from .arrays import Array
 from .containers import Table, container_of
 
-# Maximum total of a row: double precision does not represent all larger integers.
+# Maximum total of a row. Double precision does not represent all larger integers.
 MAX_TOTAL = 2.0**53
 
 _REMEDY = (
@@ -44,10 +44,10 @@ def row_totals(X: Table) -> np.ndarray:
 
 
 def hellinger(X: Table, depth: float) -> Table:
-    """Compute sqrt(depth x_ij / N_i) for the total N_i of each row."""
+    """Compute sqrt(depth x_ij / N_i), where N_i is the total of row i."""
     container = container_of(X)
     if container.in_memory:
-        row_totals(X)  # The error for a row without counts gives its position.
+        row_totals(X)  # The error message for a row without counts contains its position.
     return container.map_blocks(X, partial(_block_hellinger, depth=depth))
 
 

@@ -1,7 +1,7 @@
-"""Covariates of the rows, such as age and batch, coded as numbers.
+"""Coding of covariates of the rows, such as age and batch.
 
-Numbers are used as they are. Categories (categorical, string and boolean columns) become one
-indicator for each level but the first.
+Numeric covariates are used unchanged. Categorical, string and boolean columns become one indicator
+for each level but the first.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Covariate(NamedTuple):
     """Values of one covariate."""
 
     name: str
-    values: np.ndarray  # (n,) floats, or strings of a category
-    levels: tuple[str, ...] | None  # of a category, in order; None for numbers
+    values: np.ndarray  # (n,) floats, or labels of a categorical covariate
+    levels: tuple[str, ...] | None  # ordered levels; None if the covariate is numeric
 
 
 class CovariateCoding(NamedTuple):
     """Names and levels of the covariates of a fit."""
 
     names: tuple[str, ...]
-    levels: tuple[tuple[str, ...] | None, ...]  # of categories; None for numbers
+    levels: tuple[tuple[str, ...] | None, ...]  # levels; None if the covariate is numeric
 
     @property
     def blocks(self) -> list[slice]:
@@ -59,7 +59,7 @@ class CovariateCoding(NamedTuple):
         return np.column_stack(columns).astype(float)
 
     def match(self, covariates: Any, n: int) -> list[Covariate]:
-        """Read the covariates of n new rows, by name if possible."""
+        """Read the covariates of n new rows, matched by name if possible."""
         given = read_covariates(covariates, n)
         by_name = {covariate.name: covariate for covariate in given}
         if _column_names(covariates) is not None and not _is_positional(self.names):
@@ -87,7 +87,7 @@ class RowDesign(NamedTuple):
     adjustment: RowAdjustment
     coding: CovariateCoding | None  # None without covariates
     mean: np.ndarray  # (k,) of the coded covariates
-    scale: np.ndarray  # (k,) by which the adjustment divides the coded covariates
+    scale: np.ndarray  # (k,) divisors of the coded covariates in the adjustment
 
 
 def row_design(groups: Any, covariates: Any, n: int) -> RowDesign:
@@ -100,7 +100,7 @@ def row_design(groups: Any, covariates: Any, n: int) -> RowDesign:
     coding = coding_of(values)
     coded = coding.encode(values)
     mean, deviation = np.mean(coded, axis=0), np.std(coded, axis=0)
-    # Indicators remain zeros and ones, which products with sparse data exploit.
+    # Indicators remain zeros and ones, which makes products with sparse data faster.
     is_number = np.zeros(mean.size, dtype=bool)
     for block, levels in zip(coding.blocks, coding.levels, strict=True):
         is_number[block] = levels is None
@@ -110,7 +110,7 @@ def row_design(groups: Any, covariates: Any, n: int) -> RowDesign:
 
 
 def take_rows(covariates: Any, n: int, rows: np.ndarray) -> dict[str, np.ndarray] | None:
-    """Select rows of covariates; the result is a dictionary of columns."""
+    """Select rows of covariates as a dictionary of columns."""
     if covariates is None:
         return None
     return {name: values[rows] for name, values, _ in read_covariates(covariates, n)}
@@ -125,13 +125,7 @@ def coding_of(covariates: Sequence[Covariate]) -> CovariateCoding:
 
 
 def read_covariates(covariates: Any, n: int) -> list[Covariate]:
-    """Read the covariates of n rows from any supported type.
-
-    Raises
-    ------
-    ParameterError
-        If the shape is wrong, or entries are missing, infinite, or neither numbers nor labels.
-    """
+    """Read the covariates of n rows from any supported type."""
     columns = _split_columns(covariates)
     if not columns:
         raise ParameterError(
@@ -179,7 +173,7 @@ def _is_categorical(values: Any) -> bool:
 
 
 def _covariate(name: str, given: Any, n: int) -> Covariate:
-    """Read one column as numbers or as a category."""
+    """Read one column as a numeric or categorical covariate."""
     values = np.asarray(given)
     if values.shape != (n,):
         raise ParameterError(
@@ -243,7 +237,7 @@ def _match_levels(covariate: Covariate, name: str, levels: tuple[str, ...] | Non
     if levels is None:
         return covariate
     values = covariate.values
-    if covariate.levels is None:  # numbers that were labels in the fit
+    if covariate.levels is None:  # numeric here, categorical in the fit
         values = np.array([f"{value:g}" for value in values], dtype=object)
     unknown = sorted(set(values.tolist()) - set(levels))
     if unknown:

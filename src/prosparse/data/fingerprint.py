@@ -1,9 +1,9 @@
-"""Fingerprint of the content of a data matrix, independent of its container.
+"""Fingerprint of the content of a data matrix, for any container.
 
-Each nonzero entry is mixed with its row and column into 64 bits (the finaliser of splitmix64,
-Steele, Lea & Flood 2014). The results are summed modulo 2^64. Sums do not depend on the order, so
-that dense, sparse and chunked copies of a matrix agree. A different entry, order of rows or columns
-or unit gives a different fingerprint.
+Each nonzero entry is hashed with its row and column to 64 bits (the finaliser of splitmix64,
+Steele, Lea & Flood 2014), and the hashes are summed modulo 2^64. The sum does not depend on the
+order of summation, so that dense, sparse and chunked copies of a matrix have the same fingerprint.
+The fingerprint differs if an entry, the order of rows or columns, or a unit differs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .containers import Table, container_of
 from .operators.base import row_slices
 from .operators.sparse import canonical
 
-ENTRIES_PER_STEP = 2**20  # number of entries that are mixed at once
+ENTRIES_PER_STEP = 2**20  # number of entries that are hashed at once
 
 _ROW, _COLUMN = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -26,13 +26,13 @@ _SEEDS = (np.uint64(0x2545F4914F6CDD1D), np.uint64(0xD6E8FEB86659FD93))
 
 
 def fingerprint(X: Table) -> np.ndarray:
-    """Return the shape of a validated matrix and the sums of its mixed entries."""
+    """Compute the shape of a validated matrix and the sums of its hashes."""
     (sums,) = container_of(X).source(X).reduce(_mix_block, (np.arange(X.shape[0]),))
     return np.concatenate([np.array(X.shape, dtype=np.uint64), sums])
 
 
 def _mix_block(raw: Any, row_numbers: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Sum the mixed entries of a block of rows, dense or sparse."""
+    """Sum the hashes of the entries of a block of rows, dense or sparse."""
     total = np.zeros(len(_SEEDS), dtype=np.uint64)
     if sparse.issparse(raw):
         raw = canonical(raw)

@@ -1,4 +1,4 @@
-"""Results as pandas DataFrames. pandas is optional and imported on first use."""
+"""Conversion of results to pandas DataFrames (an optional dependency)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 def data_frame(
     columns: Mapping[str, Any], index: Sequence[object], index_name: str | None = None
 ) -> Any:
-    """Build a pandas DataFrame."""
+    """Build a pandas DataFrame; raise an informative error without pandas."""
     try:
         import pandas as pd
     except ImportError as error:

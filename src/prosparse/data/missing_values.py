@@ -1,4 +1,4 @@
-"""Data with missing values (NaN), standardised by the observed entries."""
+"""Standardisation of data with missing values by the observed entries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def dense_with_missing(X: Table) -> np.ndarray:
 
 
 class RowsWithMissing:
-    """Raw rows (see `RawRows`) with NaN; sums are over the observed entries."""
+    """Raw rows (`RawRows`) with NaN; sums are over the observed entries."""
 
     centred_in_products = False
     working = "float64"
@@ -63,9 +63,9 @@ class RowsWithMissing:
 
 
 def standardise_observed(X: Table, scale: bool = False) -> tuple[Operator, Columns, np.ndarray]:
-    """Centre a data matrix by the observed means; return the mask as well.
+    """Standardise by the observed entries; also return the mask.
 
-    The operator has the varying columns, zero where a value is missing.
+    The operator contains the varying columns, with zeros for missing values.
     """
     rows = RowsWithMissing(X)
     op, columns = standardise_rows(rows, scale)

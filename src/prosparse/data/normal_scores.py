@@ -1,8 +1,9 @@
 """Normal scores (van der Waerden scores) of columns.
 
-Each entry is replaced by the quantile of the normal distribution at its rank. Outliers lose their
-influence, and monotone transformations of a column have no effect. Ties share their mean rank. The
-zeros of a sparse column share one score, which is subtracted from the column to keep it sparse.
+Each entry is replaced by the quantile of the normal distribution at its rank. This limits the
+influence of outliers and makes the result invariant to monotone transformations of a column. Ties
+have their mean rank. The zeros of a sparse column have one score, which is subtracted from the
+column to keep it sparse.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .containers import Table, container_of
 
 
 def normal_scores(X: Table) -> Table:
-    """Replace each column by its normal scores, minus that of zero if sparse."""
+    """Replace columns by normal scores, minus the score of zero if sparse."""
     container = container_of(X)
     if not container.in_memory:
         raise InputError(
@@ -37,7 +38,7 @@ def _sparse_scores(X: sparse.csr_array) -> sparse.csr_array:
     for start, stop in zip(columns.indptr[:-1], columns.indptr[1:], strict=True):
         stored = columns.data[start:stop]
         n_zeros = n - stored.size
-        # Zeros are tied: they raise the ranks of positive entries by their number.
+        # Zeros are tied and increase the ranks of positive entries by their number.
         ranks = rankdata(stored) + n_zeros * (stored > 0)
         rank_of_zero = np.sum(stored < 0) + 0.5 * (n_zeros + 1)
         score_of_zero = ndtri((rank_of_zero - 0.5) / n) if n_zeros else 0.0

@@ -1,8 +1,9 @@
-"""Products with the observation mask: ones (observed), zeros (missing).
+"""Products with the observation mask of a data matrix with missing values.
 
-A product with the mask sums rows of another matrix. If few entries are missing, the sum over the
-missing ones is subtracted from the total; if few are observed, only these are summed. In between
-the mask is dense, because dense products are several times faster per addition.
+A product with the mask, which is 1 for observed and 0 for missing entries, sums rows of another
+matrix. If few entries are missing, the sum over the missing entries is subtracted from the total;
+if few are observed, only these are summed. Otherwise, the mask is dense, because dense products are
+several times faster per addition.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ MAX_SPARSE_DENSITY = 0.25
 
 
 class Observed:
-    """Observation mask (n, p) of a data matrix."""
+    """Observation mask (n, p), stored in the form that is fastest in products."""
 
     def __init__(self, seen: np.ndarray):
         self.seen = seen
@@ -31,8 +32,9 @@ class Observed:
     def sums(self, rows: slice, values: np.ndarray, direct: bool = False) -> np.ndarray:
         """Sum the observed entries of rows: ``seen[rows] @ values``.
 
-        With ``direct``, the observed entries are summed even if subtracting the missing ones is
-        faster. Subtraction is inaccurate if rows of ``values`` differ by many orders of magnitude.
+        With ``direct``, the observed entries are summed even if subtraction of the missing entries
+        is faster. Subtraction is inaccurate if rows of ``values`` differ by many orders of
+        magnitude.
         """
         if direct and self.stores_missing:
             observed_sums: np.ndarray = self.seen[rows].astype(float) @ values

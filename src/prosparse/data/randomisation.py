@@ -1,7 +1,8 @@
 """Randomised data without shared variance: permuted columns and random signs.
 
-Permutation keeps the values of each column, but not which row has large ones. Random signs keep
-the magnitude of each deviation from the column mean, hence rows of unequal noise and outlying rows.
+Permutation retains the values of each column, but not the rows in which values are large. Random
+signs retain the magnitude of each deviation from the column mean, and therefore rows of unequal
+noise and outlying rows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .operators.shadows import row_permutations
 def permute_columns(
     X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
 ) -> TableLike:
-    """Permute the rows of each column independently, within groups if given."""
+    """Permute the entries of each column independently, within given groups."""
     container = _container_in_memory(X)
     if container.is_sparse:
         return _permute_sparse(X, rng, groups)
@@ -36,8 +37,8 @@ def flip_deviations(
 ) -> TableLike:
     """Give the deviation of each entry from its column mean a random sign.
 
-    The mean is that of the group if groups are given. Missing values stay missing, and integers
-    become floating-point numbers.
+    If groups are given, group means are used. Missing values remain missing, and integers become
+    floating-point numbers.
     """
     container = _container_in_memory(X)
     if container.is_sparse:
@@ -57,7 +58,7 @@ def flip_deviations(
 
 
 def _container_in_memory(X: TableLike) -> Container:
-    """Return the container of ``X``, or raise an error if it is read in blocks."""
+    """Return the container of ``X``; raise an error if it is read in blocks."""
     container = container_of(X)
     if not container.in_memory:
         raise InputError(
@@ -77,7 +78,7 @@ def _rows_by_group(groups: np.ndarray | None) -> Iterator[slice | np.ndarray]:
 
 
 def _column_means(values: np.ndarray) -> np.ndarray:
-    """Compute the mean of each column without its missing values, (p,).
+    """Compute the mean of the observed values of each column, (p,).
 
     The minimum is subtracted first, so that a constant column equals its mean exactly. Values are
     divided before they are summed, because the sum of large values may overflow.
@@ -92,7 +93,7 @@ def _column_means(values: np.ndarray) -> np.ndarray:
 def _permute_sparse(
     X: sparse.sparray, rng: np.random.Generator, groups: np.ndarray | None
 ) -> sparse.sparray:
-    """Permute a sparse matrix; only the rows of its stored entries change."""
+    """Permute the columns of a sparse matrix by moving its stored entries."""
     columns = X.tocsc(copy=True)
     codes = np.zeros(X.shape[0], dtype=int) if groups is None else groups
     for start, stop in zip(columns.indptr[:-1], columns.indptr[1:], strict=True):

@@ -1,13 +1,13 @@
 """Adjustment of the rows for groups and covariates.
 
-Symbols: D (n x c) the design, with one indicator column for each group (the intercept, if there is
+Symbols: D (n x c) the design, with one indicator column for each group (the intercept if there is
 one group) and the coded covariates; Q (n x c) an orthonormal basis of its columns. The residuals of
-Z are Z - Q Q'Z. The residual of row a has the variance (1 - h_a) s^2, with the leverage
-h_a = |q_a|^2, for noise of variance s^2.
+Z are Z - Q Q'Z. For noise of variance s^2, the residual of row a has variance (1 - h_a) s^2, where
+h_a = |q_a|^2 is the leverage.
 
-Rows of unequal noise are multiplied by weights w_a, and so is the design. The residuals of the
-products are those of weighted least squares. Noise of variance proportional to 1 / w_a^2 has equal
-variance in them, and no correlation apart from the projection.
+Rows of unequal noise and the rows of the design are multiplied by weights w_a. The residuals of the
+weighted rows are those of weighted least squares. In these residuals, noise of variance
+proportional to 1 / w_a^2 has equal variances and is uncorrelated apart from the projection.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .arrays import Array, from_numpy, to_numpy
 from .operators.base import Operator
 from .row_groups import RowGroups, single_group
 
-# Proportion of the sum of squares of a covariate beyond the groups and the covariates before it
-# below which it is redundant.
+# Residual proportion of the sum of squares of a covariate, given the groups and preceding
+# covariates, below which the covariate is redundant.
 _MIN_UNIQUE = 1e-9
-# Proportion of a sum of squares below which the difference of sums has lost digits.
+# Proportion of a sum of squares below which a difference of sums is inaccurate.
 _MIN_RESIDUAL = 1e-4
-_MIN_FREE = 1e-9  # 1 - h_a below which a row has no residual
+_MIN_FREE = 1e-9  # value of 1 - h_a below which a row has no residual
 
 
 class RowAdjustment:
@@ -34,10 +34,10 @@ class RowAdjustment:
     Parameters
     ----------
     groups : RowGroups
-        Groups of rows, each with its intercept.
+        Groups of rows, each with its own intercept.
     covariates : ndarray of shape (n, k) or None, default=None
-        Coded covariates. Columns that the groups and the columns before them determine are not
-        used.
+        Coded covariates. Columns that are linear functions of the groups and preceding columns are
+        not used.
     weights : ndarray of shape (n,) or None, default=None
         Positive multipliers of the rows; ones by default.
     """
@@ -59,12 +59,12 @@ class RowAdjustment:
 
     @property
     def n_parameters(self) -> int:
-        """Rank of the design: number of groups plus number of independent covariates."""
+        """Rank of the design: number of groups plus independent covariates."""
         return int(self.groups.sizes.size + self.used.size)
 
     @property
     def is_intercept(self) -> bool:
-        """Whether there are neither several groups nor covariates."""
+        """Whether the design has only an intercept (one group, no covariates)."""
         return self.n_parameters == 1
 
     @cached_property
@@ -97,7 +97,7 @@ class RowAdjustment:
 
     @property
     def has_residual(self) -> np.ndarray:
-        """Whether a row is not determined by the design, (n,)."""
+        """Mask of the rows whose values the design does not determine, (n,)."""
         return np.asarray(1.0 - self.leverages > _MIN_FREE)
 
     @cached_property
@@ -110,13 +110,13 @@ class RowAdjustment:
         return np.asarray(1.0 / free)
 
     def weight_rows(self, factors: np.ndarray) -> RowAdjustment:
-        """Return the adjustment of rows that are multiplied by factors (n,)."""
+        """Return the adjustment for rows multiplied by factors (n,)."""
         adjustment = RowAdjustment(self.groups, self.covariates, self.weights * factors)
         adjustment.used = self.used
         return adjustment
 
     def residuals(self, Z: np.ndarray) -> np.ndarray:
-        """Compute the residuals of an array (n, k)."""
+        """Compute the residuals of an array (n, k) given the design."""
         within = self._within_groups(Z)
         if self.used.size == 0:
             return within
@@ -125,7 +125,7 @@ class RowAdjustment:
     def fit(self, op: Operator) -> tuple[np.ndarray, np.ndarray]:
         """Compute the intercepts, and the coefficients of all covariates.
 
-        Intercepts (n_groups, p) are those of covariates of 0. Coefficients (k, p) are zero for
+        Intercepts (n_groups, p) refer to covariates of 0. Coefficients (k, p) are zero for
         covariates that are not used.
         """
         solution, n_groups = self._solve(self._products(op)), self.groups.sizes.size
@@ -213,7 +213,7 @@ class RowAdjustment:
         return np.vstack([sums / np.sqrt(self._group_squares)[:, None], of_covariates])
 
     def _solve(self, products: np.ndarray) -> np.ndarray:
-        """Solve D'D B = D'X."""
+        """Solve the normal equations D'D B = D'X."""
         count = self.groups.sizes.size
         means = products[:count] / self._group_squares[:, None]
         if self.used.size == 0:

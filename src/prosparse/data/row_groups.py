@@ -1,4 +1,4 @@
-"""Groups of rows: donors, batches, studies, repeated measures."""
+"""Groups of rows, such as donors, batches, studies or repeated measures."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..errors import ParameterError
-from .arrays import from_numpy, to_numpy
 
 if TYPE_CHECKING:
     from .operators.base import Operator
 
-# Kinds of NumPy dtypes that labels keep; labels of all other dtypes become strings.
+# Kinds of NumPy dtypes that are retained for labels; other labels become strings.
 LABEL_TYPES = "biufcSUMm"
 
 
@@ -21,22 +20,7 @@ class RowGroups(NamedTuple):
 
     codes: np.ndarray  # (n,) group of each row: 0, 1, ...
     sizes: np.ndarray  # (n_groups,) number of rows in each group
-    labels: np.ndarray  # (n_groups,) labels as given; strings unless of one of `LABEL_TYPES`
-
-    def column_means(self, op: Operator, weights: np.ndarray | None = None) -> np.ndarray:
-        """Compute the (weighted) mean of each column in each group, (n_groups, p)."""
-        indicators = np.eye(self.sizes.size)[self.codes]
-        if weights is not None:
-            indicators *= weights[:, None]
-        sums = op.rmatmul(from_numpy(indicators, op.column_squares(), op.dtype))
-        return np.asarray(to_numpy(sums).astype(float).T / indicators.sum(axis=0)[:, None])
-
-    def subtract(self, op: Operator, means: np.ndarray) -> Operator:
-        """Subtract values of each group, (n_groups, p), from the columns."""
-        like, indicators = op.column_squares(), np.eye(self.sizes.size)[self.codes]
-        return op.subtract_product(
-            from_numpy(indicators, like, op.dtype), from_numpy(means, like, op.dtype)
-        )
+    labels: np.ndarray  # (n_groups,) labels as given, or strings for dtypes outside `LABEL_TYPES`
 
     def centre_operator(self, op: Operator) -> Operator:
         """Subtract the group means from a data matrix; sparse data stay sparse."""
@@ -46,12 +30,12 @@ class RowGroups(NamedTuple):
 
 
 def single_group(n: int) -> RowGroups:
-    """Return one group of all n rows."""
+    """Build one group of all n rows."""
     return RowGroups(np.zeros(n, dtype=int), np.array([n]), np.array(["all"]))
 
 
 def row_groups(labels: object, n: int, parameter: str = "groups") -> RowGroups | None:
-    """Group n rows by their labels, given as ``parameter``."""
+    """Group n rows by labels; errors refer to them as ``parameter``."""
     if labels is None:
         return None
     given = np.asarray(labels)
@@ -65,7 +49,7 @@ def row_groups(labels: object, n: int, parameter: str = "groups") -> RowGroups |
             f"`{parameter}` must have a label for each row, but {n_missing} of {n} labels are "
             "missing. Label these rows or drop them."
         )
-    if given.dtype.kind not in LABEL_TYPES:  # objects of several types have no order
+    if given.dtype.kind not in LABEL_TYPES:  # objects of several types cannot be sorted
         given = np.array([str(label) for label in given.tolist()])
     unique_labels, codes, sizes = np.unique(given, return_inverse=True, return_counts=True)
     return RowGroups(codes.reshape(-1), sizes, unique_labels)

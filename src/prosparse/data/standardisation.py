@@ -1,4 +1,4 @@
-"""From a validated data matrix of any container type to its operator."""
+"""Conversion of a validated data matrix to its operator."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _MIN_RESIDUAL_VARIANCE = 1e-9
 class AdjustedColumns(NamedTuple):
     """Columns that vary after an adjustment of the rows."""
 
-    op: Operator  # before the adjustment
+    op: Operator  # columns before the adjustment
     residuals: Operator  # residuals of unit variance
     columns: Columns  # `scale` contains the standard deviations of the residuals
-    # Proportion of the variance within groups that the covariates explain, also of dropped columns.
+    # Proportion of the variance within groups explained by the covariates, including dropped
+    # columns.
     r2: np.ndarray
     kept: np.ndarray  # positions of the columns among those that varied before
 
@@ -32,7 +33,7 @@ class AdjustedColumns(NamedTuple):
 def standardise(
     X: Table, scale: bool = False, weights: np.ndarray | None = None, *, centre: bool = True
 ) -> tuple[Operator, Columns]:
-    """Centre, and optionally scale, a data matrix and drop its constant columns.
+    """Centre and optionally scale a data matrix; drop constant columns.
 
     Row i counts as ``weights[i]`` observations. Without ``centre``, columns are scaled by their
     root mean square and only columns of zeros are constant. The returned `Columns` convert results
@@ -44,14 +45,14 @@ def standardise(
 def restandardise(
     X: Table, columns: Columns, weights: np.ndarray, *, centre: bool = True
 ) -> tuple[Operator, Columns]:
-    """Standardise a matrix again with other row weights and the same scales."""
+    """Standardise a data matrix with new row weights and the same scales."""
     return restandardise_rows(_raw_rows(X, weights), columns, centre=centre)
 
 
 def adjust_columns(op: Operator, columns: Columns, adjustment: RowAdjustment) -> AdjustedColumns:
     """Replace columns by residuals of unit variance.
 
-    Columns that groups and covariates determine are dropped, like constant columns.
+    Columns determined by groups and covariates are dropped, like constant columns.
     """
     if adjustment.is_intercept:
         every = np.arange(op.shape[1])
@@ -83,7 +84,7 @@ def adjust_columns(op: Operator, columns: Columns, adjustment: RowAdjustment) ->
 
 
 def operator_of(X: Table, mean: Array, scale: Array) -> Operator:
-    """Return the operator of new rows whose means and scales are known."""
+    """Return the operator of new rows with known means and scales."""
     return container_of(X).operator(X, mean, scale)
 
 
@@ -93,7 +94,7 @@ def take_columns(X: TableLike, columns: np.ndarray) -> TableLike:
 
 
 def _raw_rows(X: Table, weights: np.ndarray | None) -> RawRows:
-    """Return the rows to be measured; rows of weight zero are dropped."""
+    """Return the raw rows to standardise, without rows of weight zero."""
     container = container_of(X)
     if weights is None:
         return container.raw_rows(X)

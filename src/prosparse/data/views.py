@@ -1,4 +1,4 @@
-"""Several data matrices of the same samples as one matrix."""
+"""Concatenation of data matrices by columns or by rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .containers import ArrayAPIArray, Container, DaskArray, container_of
 
 
 def stack_columns(views: list[TableLike]) -> tuple[TableLike, list[slice]]:
-    """Concatenate the columns of several views; return their slices as well."""
+    """Concatenate the columns of several views; also return their slices."""
     containers = [container_of(view) for view in views]
     views = [_prepare_view(number, view) for number, view in enumerate(views)]
     for number, view in enumerate(views):
@@ -67,10 +67,10 @@ def _full_name(X: TableLike) -> str:
 
 
 def stack_rows(tables: list[TableLike]) -> tuple[TableLike, np.ndarray]:
-    """Stack the rows of several tables, and number the tables.
+    """Stack the rows of several tables; also return the table of each row.
 
-    Tables with column names are reduced to the columns that all of them have, in the order of the
-    first table. Others must have the same number of columns.
+    Tables with column names are reduced to their common columns, in the order of the first table.
+    Tables without names must have the same number of columns.
     """
     containers = [container_of(table) for table in tables]
     names = [c.column_names(table) for c, table in zip(containers, tables, strict=True)]

@@ -198,8 +198,11 @@ def _bands(nu: np.ndarray, x: Array, xp: Any) -> np.ndarray:
     return band
 
 
-def _evaluate(nu: Any, x: Array, wanted: tuple[bool, bool]) -> list[Array]:
-    """Evaluate the wanted functions, with one formula for each group of columns."""
+def log_kv_and_ratio(nu: Any, x: Array) -> tuple[Array, Array]:
+    """Return log K_nu(x) and K_{nu-1}(x) / K_nu(x).
+
+    Orders are (m,) and positive arguments (..., m). Each group of columns has its formula.
+    """
     xp = array_namespace(x)
     nu = np.broadcast_to(np.asarray(nu, dtype=float), (x.shape[-1],))
     if not np.all(nu >= 0):
@@ -221,26 +224,10 @@ def _evaluate(nu: Any, x: Array, wanted: tuple[bool, bool]) -> list[Array]:
             values = _in_cpu_memory(orders, z)
         else:
             series = _Debye.at(from_numpy(orders, x, x.dtype), z, _BANDS[index - 1][1], xp)
-            values = tuple(f() if w else x for f, w in zip((series.log_kv, series.ratio), wanted))
-        parts.append(tuple(value for value, w in zip(values, wanted) if w))
-    joined = [p[0] if len(p) == 1 else xp.concat(list(p), axis=-1) for p in zip(*parts)]
+            values = series.log_kv(), series.ratio()
+        parts.append(values)
+    log_k, ratio = (p[0] if len(p) == 1 else xp.concat(list(p), axis=-1) for p in zip(*parts))
     if is_sorted:
-        return joined
+        return log_k, ratio
     inverse = from_numpy(np.argsort(order), x)
-    return [xp.take(values, inverse, axis=-1) for values in joined]
-
-
-def log_kv(nu: Any, x: Array) -> Array:
-    """Return log K_nu(x) for orders (m,) and positive arguments (..., m)."""
-    return _evaluate(nu, x, (True, False))[0]
-
-
-def kv_ratio(nu: Any, x: Array) -> Array:
-    """Return K_{nu-1}(x) / K_nu(x) for orders (m,) and arguments (..., m)."""
-    return _evaluate(nu, x, (False, True))[0]
-
-
-def log_kv_and_ratio(nu: Any, x: Array) -> tuple[Array, Array]:
-    """Return `log_kv` and `kv_ratio`, which share most computations."""
-    log_k, ratio = _evaluate(nu, x, (True, True))
-    return log_k, ratio
+    return xp.take(log_k, inverse, axis=-1), xp.take(ratio, inverse, axis=-1)

@@ -11,6 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import BarContainer
+    from matplotlib.text import Annotation
 
 Style = dict[str, Any]  # keyword arguments of Matplotlib functions
 
@@ -61,12 +62,12 @@ def shorten_all(names: Sequence[object] | np.ndarray, length: int = MAX_NAME_LEN
     """
     full = [str(name) for name in names]
     short = [shorten(name, length) for name in full]
-    if len(set(short)) == len(set(full)) or len(set(full)) == 1:
-        return short
-    head = _common_prefix_length(full)
-    tail = _common_prefix_length([name[head:][::-1] for name in full])
-    middles = [f"…{name[head : len(name) - tail]}{'…' if tail else ''}" for name in full]
-    return [shorten(middle, length) for middle in middles]
+    if len(set(short)) != len(set(full)) > 1:
+        head = _common_prefix_length(full)
+        tail = _common_prefix_length([name[head:][::-1] for name in full])
+        middles = [f"…{name[head : len(name) - tail]}{'…' if tail else ''}" for name in full]
+        short = [shorten(middle, length) for middle in middles]
+    return [name.replace("$", r"\$") for name in short]  # names are not formulas
 
 
 def _common_prefix_length(texts: Sequence[str]) -> int:
@@ -128,6 +129,35 @@ def annotate_point(ax: Axes, text: str, x: float, y: float, offset: float = 9) -
         text, (x, y), xytext=(0, offset), textcoords="offset points", ha="center", color=SELECTED
     )
     ax.margins(y=0.14)
+
+
+def separate_labels(ax: Axes, labels: Sequence[Annotation], others: np.ndarray) -> None:
+    """Move labels of points vertically until they do not overlap.
+
+    Labels have offsets in points from their points. They move up or down, whichever is nearer, and
+    also avoid ``others``, an array (n, 2) of further points.
+    """
+    from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
+
+    figure: Any = ax.get_figure(root=True)
+    for label in labels:
+        label.set_in_layout(False)
+    figure.draw_without_rendering()  # the layout determines the positions
+    limits = ax.get_window_extent()
+    marks = [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in ax.transData.transform(others)]
+    occupied = list(marks)
+    for label in labels:
+        box = Text.get_window_extent(label).expanded(1.02, 1.1)  # without the line
+        shifts = sorted(np.arange(-60, 61) * 0.25 * box.height, key=abs)
+        left = max(0.0, limits.x0 - box.x0) - max(0.0, box.x1 - limits.x1)
+        places = [box.translated(left, shift) for shift in shifts]
+        inside = [b for b in places if b.y0 >= limits.y0 and b.y1 <= limits.y1] or places[:1]
+        best = min(inside, key=lambda b: sum(map(b.overlaps, occupied)))  # the nearest of equals
+        x, y = label.xyann
+        points = 72.0 / figure.dpi
+        label.xyann = (x + points * left, y + points * (best.y0 - box.y0))
+        occupied.append(best)
 
 
 def write_message(ax: Axes, message: str) -> None:

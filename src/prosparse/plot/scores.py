@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import chi2
 
 from ..data import Array
-from ..data.arrays import to_numpy, to_numpy_if_foreign
+from ..data.arrays import to_numpy_if_foreign
 from ..findings import Findings, scores_of
 from ..models._base import VariableSelector
 from .axes import (
@@ -21,6 +23,7 @@ from .axes import (
     SELECTED,
     Style,
     finish,
+    separate_labels,
     shorten_all,
     size_in_inches,
     write_message,
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
 
 OTHER_GROUPS = "0.75"  # colour
 MAX_GROUPS = 20  # maximum number of groups with distinct colours
+MAX_NAMED_ROWS = 8  # maximum number of rows whose names are written
+TAIL = 0.05  # rows beyond this quantile of the distances are extreme
+MIN_ELLIPSE_ROWS = 4
+MAX_AVOIDED = 400  # maximum number of points that labels avoid
 MAX_INSIDE = 8  # maximum number of groups in a legend inside the plot
 
 
@@ -54,6 +61,8 @@ class ScoresDisplay(Display):
         give a colour bar. With more than 20 groups, the smallest groups are drawn in grey.
     explained_variance_ratio : array of shape (n_components,), default=None
         Proportion of the variance that each component explains, written next to its name.
+    ids : sequence of str, default=None
+        Names of the rows. Those of the most extreme rows are written next to their points.
 
     Attributes
     ----------
@@ -61,6 +70,8 @@ class ScoresDisplay(Display):
     figure_ : matplotlib Figure
     points_ : list of matplotlib PathCollection
         One collection per group, the remaining groups last.
+    labels_ : list of matplotlib Annotation
+        Names of variables and of extreme rows.
     """
 
     attribute = "components_"
@@ -71,6 +82,7 @@ class ScoresDisplay(Display):
     pair: tuple[int, int] = (0, 1)
     label: Array | None = None
     explained_variance_ratio: Array | None = None
+    ids: Names | None = None
 
     @classmethod
     def from_estimator(  # type: ignore[override]
@@ -83,6 +95,8 @@ class ScoresDisplay(Display):
         biplot: bool = False,
         max_features: int = 10,
         covariates: Any = None,
+        ids: Sequence[Any] | None = None,
+        ellipses: bool = False,
         ax: Axes | None = None,
         **points: Any,
     ) -> Self:
@@ -104,6 +118,10 @@ class ScoresDisplay(Display):
             Maximum number of arrows, the longest first.
         covariates : DataFrame or array-like of shape (n_samples, n_covariates), default=None
             Covariates of the rows, for an estimator that was fitted with covariates.
+        ids : sequence of length n_samples, default=None
+            Names of the rows. Those of the most extreme rows are written next to their points.
+        ellipses : bool, default=False
+            Whether to draw an ellipse for each group of the labels.
         ax : matplotlib Axes, default=None
             Axes to draw into. By default, a new figure is created.
         **points : dict
@@ -116,6 +134,33 @@ class ScoresDisplay(Display):
         findings = cls._findings(estimator)
         scores = scores_of(estimator, X, covariates)
         assert scores is not None
+        display = cls.from_findings(
+            findings,
+            scores,
+            components=components,
+            label=label,
+            biplot=biplot,
+            max_features=max_features,
+            ids=ids,
+        )
+        return display.plot(ax, ellipses=ellipses, **points)
+
+    @classmethod
+    def from_findings(
+        cls,
+        findings: Findings,
+        scores: np.ndarray,
+        *,
+        components: tuple[int, int] = (0, 1),
+        label: ArrayLike | None = None,
+        biplot: bool = False,
+        max_features: int = 10,
+        ids: Sequence[Any] | None = None,
+    ) -> Self:
+        """Create the Display from the results of a model and the scores of rows.
+
+        The parameters are those of `from_estimator`.
+        """
         pair = components if scores.shape[1] > 1 else (0, 0)
         loadings, names = None, findings.names
         if biplot and scores.shape[1] > 1:
@@ -123,10 +168,7 @@ class ScoresDisplay(Display):
             longest = np.argsort(-np.linalg.norm(both, axis=0), kind="stable")[:max_features]
             longest = longest[np.any(both[:, longest] != 0, axis=0)]
             loadings, names = both[:, longest], [names[k] for k in longest]
-        ratio = vars(estimator).get("explained_variance_ratio_")
-        if ratio is not None and not np.all(np.isfinite(to_numpy(ratio))):
-            ratio = None
-        return cls(scores, loadings, names, pair, label, ratio).plot(ax, **points)
+        return cls(scores, loadings, names, pair, label, findings.component_variance, ids)
 
     @classmethod
     def is_available(cls, findings: Findings) -> bool:
@@ -137,7 +179,12 @@ class ScoresDisplay(Display):
         raise TypeError("Scores need a data matrix: use `from_estimator(estimator, X)`.")
 
     def plot(
-        self, ax: Axes | None = None, *, label: ArrayLike | None = None, **points: Any
+        self,
+        ax: Axes | None = None,
+        *,
+        label: ArrayLike | None = None,
+        ellipses: bool = False,
+        **points: Any,
     ) -> Self:
         """Draw into ``ax``, or into a new figure.
 
@@ -146,6 +193,9 @@ class ScoresDisplay(Display):
         ax : matplotlib Axes, default=None
         label : array of shape (n_samples,), default=None
             Values or group labels that replace those given before.
+        ellipses : bool, default=False
+            Whether to draw an ellipse for each group of at least four rows. It would contain 95 %
+            of the rows if the scores of the group were normally distributed.
         **points : dict
             Keyword arguments of Matplotlib's ``scatter``.
 
@@ -156,8 +206,10 @@ class ScoresDisplay(Display):
         colouring = _Colouring.from_label(
             self.label if label is None else np.asarray(to_numpy_if_foreign(label))
         )
-        ax = self._set_axes(ax, extra_width=colouring.legend_width)
-        self.points_ = []
+        outside = self._legend_outside(colouring)
+        ax = self._set_axes(ax, extra_width=colouring.legend_width if outside else 0.0)
+        self.points_: list[Any] = []
+        self.labels_: list[Any] = []
         if self.scores.shape[1] == 0:
             write_message(ax, "no variable was selected: there are no components")
             ax.set_axis_off()
@@ -172,6 +224,8 @@ class ScoresDisplay(Display):
             self.figure_.colorbar(self.points_[0], ax=ax)
         elif colouring.names:
             self._draw_groups(ax, colouring, x, y, style)
+            if ellipses and not single:
+                self._draw_ellipses(ax, colouring, x, y)
         else:
             self.points_.append(ax.scatter(x, y, **{"color": PATH, **style}))
         if self.loadings is not None and self.loadings.size:
@@ -180,7 +234,11 @@ class ScoresDisplay(Display):
             xlabel="row" if single else self._component_label(first),
             ylabel=self._component_label(second),
         )
+        if self.ids is not None:
+            self._name_extreme_rows(ax, x, y)
         finish(ax)
+        if self.labels_:
+            separate_labels(ax, self.labels_, np.column_stack([x, y])[:MAX_AVOIDED])
         return self
 
     def _component_label(self, component: int) -> str:
@@ -189,6 +247,11 @@ class ScoresDisplay(Display):
             return name
         return f"{name} ({self.explained_variance_ratio[component]:.1%} of the variance)"
 
+    def _legend_outside(self, colouring: _Colouring) -> bool:
+        """Return whether the legend would cover names, or is long."""
+        has_names = self.loadings is not None or self.ids is not None
+        return len(colouring.names) > (0 if has_names else MAX_INSIDE)
+
     def _draw_groups(
         self, ax: Axes, colouring: _Colouring, x: np.ndarray, y: np.ndarray, style: Style
     ) -> None:
@@ -196,7 +259,7 @@ class ScoresDisplay(Display):
         from matplotlib import colormaps
 
         width, height = size_in_inches(ax)
-        outside = len(colouring.names) > MAX_INSIDE
+        outside = self._legend_outside(colouring)
         n_lines = int(height / LINE_HEIGHT)
         names, codes = colouring.largest_groups(min(MAX_GROUPS, max(1, n_lines - 1)))
         # The ten saturated colours come first; the ten light ones have another marker.
@@ -225,11 +288,63 @@ class ScoresDisplay(Display):
         """Draw variables as arrows, scaled to the range of the scores."""
         reach = 0.9 * min(np.max(np.abs(x)), np.max(np.abs(y)))
         arrows = arrows * reach / np.max(np.linalg.norm(arrows, axis=0))
+        ax.update_datalim(arrows.T)
+        ax.autoscale_view()
         length = int(0.4 * size_in_inches(ax)[0] / 0.08)
         length = max(MIN_NAME_LENGTH, min(MAX_NAME_LENGTH, length))
         for (dx, dy), name in zip(arrows.T, shorten_all(self.names, length), strict=True):
             ax.annotate("", (dx, dy), (0, 0), arrowprops={"arrowstyle": "->", "color": SELECTED})
-            ax.annotate(name, (1.06 * dx, 1.06 * dy), color=SELECTED, ha="center")
+            self._write_label(ax, name, dx, dy, SELECTED, 9)
+
+    def _name_extreme_rows(self, ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
+        """Write the names of the rows that are far from the mean, the farthest first."""
+        assert self.ids is not None
+        distance = sum((v - v.mean()) ** 2 / (v.var() or 1.0) for v in (x, y))
+        far = np.argsort(-distance, kind="stable")[:MAX_NAMED_ROWS]
+        far = far[distance[far] > chi2.ppf(1.0 - TAIL, 2)]
+        for row, name in zip(far, shorten_all(self.ids[far], 20), strict=True):
+            self._write_label(ax, name, x[row], y[row], "0.25", 8)
+
+    def _write_label(
+        self, ax: Axes, name: str, x: float, y: float, color: str, size: float
+    ) -> None:
+        """Write a name beside a point, away from the origin; a line leads to it if it moves."""
+        right = x >= 0 if self.scores.shape[1] > 1 else True
+        self.labels_.append(
+            ax.annotate(
+                name,
+                (x, y),
+                (5 if right else -5, 0),
+                textcoords="offset points",
+                ha="left" if right else "right",
+                va="center",
+                color=color,
+                fontsize=size,
+                bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.5},
+                arrowprops={
+                    "arrowstyle": "-",
+                    "color": color,
+                    "linewidth": 0.5,
+                    "shrinkA": 0,
+                    "shrinkB": 2,
+                },
+            )
+        )
+
+    def _draw_ellipses(self, ax: Axes, colouring: _Colouring, x: np.ndarray, y: np.ndarray) -> None:
+        """Draw the ellipse of each group in its colour."""
+        angles = np.linspace(0.0, 2.0 * np.pi, 100)
+        circle = np.sqrt(chi2.ppf(0.95, 2)) * np.stack([np.cos(angles), np.sin(angles)])
+        codes = colouring.largest_groups(len(self.points_))[1]
+        for code, points in enumerate(self.points_):
+            xy = np.stack([x, y])[:, codes == code]
+            if xy.shape[1] < MIN_ELLIPSE_ROWS or code >= len(colouring.names):
+                continue
+            variances, axes = np.linalg.eigh(np.cov(xy))
+            outline = xy.mean(axis=1)[:, None] + axes @ (
+                np.sqrt(np.maximum(variances, 0.0))[:, None] * circle
+            )
+            ax.plot(*outline, color=points.get_facecolor()[0], alpha=1.0, linewidth=1.2)
 
 
 class _Colouring(NamedTuple):
@@ -254,8 +369,6 @@ class _Colouring(NamedTuple):
     @property
     def legend_width(self) -> float:
         """Width in inches of a legend outside the plot."""
-        if len(self.names) <= MAX_INSIDE:
-            return 0.0
         return 0.4 + CHARACTER_WIDTH * max(map(len, shorten_all(self.names)))
 
     def largest_groups(self, count: int) -> tuple[list[str], np.ndarray]:

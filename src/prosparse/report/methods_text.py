@@ -62,19 +62,9 @@ _METHODS = {
 
 
 def describe_methods(found: Findings, about: Mapping[str, Any]) -> list[str]:
-    """Describe an analysis for a paper.
+    """Describe an analysis for a paper: a paragraph, then the references.
 
-    Parameters
-    ----------
-    found : Findings
-        Results of the model.
-    about : mapping
-        Description of the analysis, as in `prosparse.report.write_report`.
-
-    Returns
-    -------
-    list of str
-        The paragraph, followed by the references.
+    ``about`` describes the analysis, as in `prosparse.report.write_report`.
     """
     sentences = _describe_table(found, about)
     references: list[str] = []

@@ -300,7 +300,6 @@
       ({ name, lower: name.toLowerCase(), rank: k + 1, relevance: DATA.relevance[k], selected: DATA.selected[k],
         qvalue: DATA.tests ? DATA.tests.qvalues[k] : null,
         frequency: DATA.frequency ? DATA.frequency[k] : null }));
-    const identifier = DATA.link ? new RegExp(`^(?:${DATA.link.pattern})$`) : null;
     const titles = { rank: "rank", name: "name", relevance: DATA.tests ? "communality" : "relevance",
       qvalue: "q-value", frequency: "selection frequency", selected: "selection" };
     const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
@@ -323,11 +322,7 @@
       for (const r of rows.slice(page * PAGE, page * PAGE + PAGE)) {
         const line = add(body, "tr", r.selected ? { class: "is-selected" } : {});
         add(line, "td", {}, r.rank.toLocaleString("en"));
-        const nameCell = add(line, "td");
-        if (identifier && identifier.test(r.name)) {
-          const href = DATA.link.url + encodeURIComponent(r.name);
-          add(nameCell, "a", { href, rel: "noreferrer" }, r.name);
-        } else nameCell.textContent = r.name;
+        add(line, "td", {}, r.name);
         const cell = add(line, "td");
         const meter = add(cell, "span", { class: "meter", "aria-hidden": "true" });
         add(meter, "span").style.width = `${100 * r.relevance}%`;

@@ -30,7 +30,6 @@ from ..models.description import ModelPath
 from ..persistence import versions
 from ..phrases import join_items, percent, truncate
 from ..stability import PermutationNull, Stability
-from .links import Database, find_database
 from .methods_text import describe_methods
 from .narrative import describe_selection, narrate
 from .redundancy import Redundancy, find_redundancy, list_others
@@ -178,7 +177,6 @@ def render(
     robustness = Robustness.from_json(about.get("robustness"))
     heat = _heat_map(found)
     redundancy = Redundancy.from_json(about.get("redundancy"), len(found.names))
-    database = find_database(found.names) if found.named else None
     if scores is not None and scores.shape[1] == 0:
         scores = None  # no components to plot
     environment = Environment(
@@ -208,7 +206,6 @@ def render(
         "stability": stability,
         "selection": describe_selection(found, null),
         "redundancy": None if redundancy is None else _redundancy_table(redundancy, found),
-        "database": database,
         "explained": percent(found.explained),
         "heat": heat,
         "views": _views(found),
@@ -219,7 +216,7 @@ def render(
         },
         "versions": about.get("versions") or versions(),
         "data": _to_embedded_json(
-            page_data(found, scores, ids, label, about.get("label"), stability, database)
+            page_data(found, scores, ids, label, about.get("label"), stability)
         ),
         "print_note": _print_note(heat),
         "n_shown": None if scores is None else min(len(scores), MAX_POINTS),
@@ -260,7 +257,6 @@ def page_data(
     label: Sequence[Any] | None,
     label_name: str | None,
     stability: Stability | None = None,
-    database: Database | None = None,
 ) -> dict[str, Any]:
     """Return the data of the plots and the table, the most relevant first."""
     order = found.order
@@ -276,9 +272,6 @@ def page_data(
             "qvalues": _round(found.tests.qvalues[order]),
         },
         "frequency": None if stability is None else _round(stability.frequency[order]),
-        "link": None
-        if database is None
-        else {"url": database.url, "pattern": database.pattern.pattern},
         "path": None if found.comparison is None else _curve(found.comparison),
         "objectives": [_objective(path) for path in found.objective_paths if path.size > 1],
         "scores": None if scores is None else _scatter(scores, ids, label, label_name),

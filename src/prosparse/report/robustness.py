@@ -190,30 +190,10 @@ def examine_robustness(
 ) -> Robustness:
     """Refit without the most influential row and with labels as covariates.
 
-    Parameters
-    ----------
-    model : fitted estimator
-        Estimator that was fitted to ``X``; it is not changed.
-    X : data matrix of shape (n_samples, n_features)
-        Data of the fit.
-    y : array-like of shape (n_samples,) or None, default=None
-        Response of the fit.
-    groups : sequence of length n_samples or None, default=None
-        Groups of the fit.
-    covariates : mapping or None, default=None
-        Covariates of the fit.
-    labels : mapping of str to sequence of length n_samples, or None, default=None
-        Labels of the rows, which the components are tested against.
-    batches : iterable of str, default=()
-        Names of the labels that describe the measurement.
-    ids : sequence of str or None, default=None
-        Names of the rows; numbers from 1 if None.
-    refit : bool, default=True
-        Whether to refit the model.
-
-    Returns
-    -------
-    Robustness
+    The model is not changed. ``X``, ``y``, ``groups`` and ``covariates`` are those of its fit.
+    ``labels`` are tested against the components; ``batches`` names those that describe the
+    measurement. ``ids`` are names of the rows, numbers from 1 by default. Without ``refit``, only
+    the associations are computed.
     """
     support = to_numpy(model.support_).astype(bool)
     result = Robustness(int(support.sum()), batches=tuple(batches))

@@ -9,11 +9,8 @@ noise is fitted. Its slope s is the minimal penalty, and the optimal penalty is 
 selected model maximises log-likelihood - 2 s shape. Models in a fixed order, such as the first D
 variables, have shape D, their dimension. If the data select the D parameters among P, the selection
 fits noise as well, and the log-likelihood is not linear in D. The shape is then `selection_shape`.
-Both estimators of s apply to any collection of maximum likelihood fits:
-
-* `robust_slope` regresses the log-likelihood of the m largest models on their shape, for each m. It
-  uses the slope whose selected model is the same over the longest run of m.
-* `dimension_jump` uses the penalty at which the shape of the selected model decreases most.
+`robust_slope` regresses the log-likelihood of the m largest models on their shape, for each m. It
+uses the slope whose selected model is the same over the longest run of m.
 """
 
 from __future__ import annotations
@@ -42,9 +39,9 @@ class Slope(NamedTuple):
     slope : float
         Minimal penalty s per unit of shape.
     intercept : float
-        Intercept of the regression line; nan for the dimension jump.
+        Intercept of the regression line.
     n_points : int
-        Number of the largest models on the regression line; 0 for the dimension jump.
+        Number of the largest models on the regression line.
     best : int
         Index of the selected model.
     criterion : ndarray of shape (n_models,)
@@ -59,27 +56,12 @@ class Slope(NamedTuple):
 
 
 def selection_shape(dimension: Any, total: int) -> np.ndarray:
-    """Compute the shape of the penalty for parameters selected by the data.
+    """Compute the shape of the penalty for parameters selected by the data, (n_models,).
 
     The D largest of P standard normal estimates of zero increase the log-likelihood by half the sum
     of their squares, on average about ``P E[Z^2; |Z| > z] / 2`` with ``P(|Z| > z) = D / P``. This
-    is D log(P / D) for small D ([BM07]), and P / 2 for D = P.
-
-    Parameters
-    ----------
-    dimension : array-like of int of shape (n_models,)
-        Number of parameters D of each model.
-    total : int
-        Number of parameters P from which they are selected.
-
-    Returns
-    -------
-    ndarray of shape (n_models,)
-
-    Examples
-    --------
-    >>> selection_shape([1, 10, 100], 100).round(1)
-    array([ 4.2, 22. , 50. ])
+    is D log(P / D) for small D ([BM07]), and P / 2 for D = P. ``dimension`` are the D of the
+    models, and ``total`` is P.
     """
     proportion = np.asarray(dimension, dtype=float) / total
     z = norm.isf(0.5 * np.maximum(proportion, 1e-300))
@@ -89,24 +71,9 @@ def selection_shape(dimension: Any, total: int) -> np.ndarray:
 def robust_slope(shape: Any, log_likelihood: Any) -> Slope:
     """Estimate the slope by robust regression and stability window, [BMM12].
 
-    Only windows of models along which the log-likelihood is linear are used.
-
-    Parameters
-    ----------
-    shape : array-like of shape (n_models,)
-        Shape of the penalty of each model: its dimension, or `selection_shape` of it.
-    log_likelihood : array-like of shape (n_models,)
-        Maximised log-likelihoods.
-
-    Returns
-    -------
-    Slope
-
-    Raises
-    ------
-    InputError
-        If there are fewer than ten models of different shape, no linear part, no stable selection,
-        or no model that is larger than needed.
+    Only windows of models along which the log-likelihood is linear are used. An `InputError` is
+    raised if there are fewer than ten models of different shape, no linear part, no stable
+    selection, or no model that is larger than needed.
     """
     D, L = _best_of_each_shape(shape, log_likelihood)
     windows = np.arange(_MIN_POINTS, D.size + 1)
@@ -132,7 +99,7 @@ def robust_slope(shape: Any, log_likelihood: Any) -> Slope:
             "needed. Use AIC or BIC, or add larger models (smaller penalties, more components)."
         )
     s, intercept = float(slopes[last]), float(lines[last][1])
-    criterion = _penalise(shape, log_likelihood, s)
+    criterion = np.asarray(log_likelihood, float) - 2.0 * s * np.asarray(shape, float)
     return Slope(s, intercept, int(windows[last]), int(np.argmax(criterion)), criterion)
 
 
@@ -149,59 +116,9 @@ def _is_straight(D: np.ndarray, L: np.ndarray) -> bool:
     return intervals_overlap or bool(upper[0] / ratio <= lower[0] <= upper[0] * ratio)
 
 
-def dimension_jump(shape: Any, log_likelihood: Any) -> Slope:
-    """Estimate the slope by the largest decrease of the selected shape, [BM07].
-
-    Parameters
-    ----------
-    shape : array-like of shape (n_models,)
-        Shape of the penalty of each model: its dimension, or `selection_shape` of it.
-    log_likelihood : array-like of shape (n_models,)
-        Maximised log-likelihoods.
-
-    Returns
-    -------
-    Slope
-
-    Raises
-    ------
-    InputError
-        If the log-likelihood does not increase with the shape.
-    """
-    D, L = _best_of_each_shape(shape, log_likelihood)
-    current, kappa, largest_jump, slope = D.size - 1, 0.0, -1.0, 0.0
-    while current > 0:  # along the upper hull of (shape, log-likelihood)
-        slopes = (L[current] - L[:current]) / (D[current] - D[:current])
-        following = int(np.argmin(slopes))
-        kappa = max(kappa, float(slopes[following]))
-        if D[current] - D[following] > largest_jump:
-            largest_jump, slope = float(D[current] - D[following]), kappa
-        current = following
-    if slope <= 0.0:
-        raise InputError(
-            "The log-likelihood does not increase with the shape. Check that larger models were "
-            "fitted to convergence."
-        )
-    criterion = _penalise(shape, log_likelihood, slope)
-    return Slope(slope, float("nan"), 0, int(np.argmax(criterion)), criterion)
-
-
-def _penalise(shape: Any, log_likelihood: Any, slope: float) -> np.ndarray:
-    return np.asarray(log_likelihood, float) - 2.0 * slope * np.asarray(shape, float)
-
-
 def _best_of_each_shape(shape: Any, log_likelihood: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the shapes in increasing order and the best log-likelihood of each."""
     D, L = np.asarray(shape, dtype=float), np.asarray(log_likelihood, dtype=float)
-    if D.shape != L.shape or D.ndim != 1:
-        raise InputError(
-            "`shape` and `log_likelihood` must be one-dimensional and of equal length, got shapes "
-            f"{D.shape} and {L.shape}."
-        )
-    if not (np.all(np.isfinite(D)) and np.all(np.isfinite(L))):
-        raise InputError(
-            "`shape` and `log_likelihood` must be finite. Drop the models that did not converge."
-        )
     order = np.lexsort((-L, D))
     spacing = _MIN_SPACING * float(np.max(D, initial=0.0))
     indices: list[int] = []

@@ -10,7 +10,6 @@
        stability selection. Journal of the Royal Statistical Society B 75, 2013.
 """
 
-from .bounds import low_probability_bound, unimodal_factor, worst_case_factor
 from .complementary_pairs import Stability, stability_selection
 from .near_optimal import NearOptimalSizes, near_optimal_sizes
 from .null_datasets import PermutationNull, permutation_null
@@ -19,10 +18,7 @@ __all__ = [
     "NearOptimalSizes",
     "PermutationNull",
     "Stability",
-    "low_probability_bound",
     "near_optimal_sizes",
     "permutation_null",
     "stability_selection",
-    "unimodal_factor",
-    "worst_case_factor",
 ]

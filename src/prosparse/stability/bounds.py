@@ -29,48 +29,20 @@ from __future__ import annotations
 
 import math
 
-from ..errors import ParameterError, check_integer, check_non_negative
-
 MAX_LOW_PROBABILITY = 1.0 / math.sqrt(3.0)  # maximum of theta in Theorem 2
 _ROUNDING = 1e-9  # tolerance for thresholds that are not exact in floating point
 
 
 def worst_case_factor(threshold: float) -> float:
-    """Return the factor 1 / (2 tau - 1) of Theorem 1.
-
-    Parameters
-    ----------
-    threshold : float
-        Selection frequency tau from which a variable is stable.
-
-    Returns
-    -------
-    float
-        Factor of the bound; infinite if ``threshold`` is at most 0.5.
-    """
-    _check_probabilities(threshold=threshold)
+    """Return the factor 1 / (2 tau - 1) of Theorem 1; infinite for tau <= 1/2."""
     return 1.0 / (2.0 * threshold - 1.0) if threshold > 0.5 else math.inf  # [SS13] Theorem 1 (a)
 
 
 def unimodal_factor(threshold: float, n_pairs: int, low_probability: float) -> float:
-    """Return the factor C(tau, B) of Theorem 2.
+    """Return the factor C(tau, B) of Theorem 2; infinite if it does not apply.
 
-    Parameters
-    ----------
-    threshold : float
-        Selection frequency tau, rounded up to a multiple of 1 / 2B.
-    n_pairs : int
-        Number of pairs of halves, B.
-    low_probability : float
-        Maximum selection probability that counts as low, theta.
-
-    Returns
-    -------
-    float
-        Factor of the bound; infinite if the theorem does not apply.
+    tau is rounded up to a multiple of 1 / 2B.
     """
-    _check_probabilities(threshold=threshold, low_probability=low_probability)
-    check_integer("n_pairs", n_pairs, 1)
     tau, B = math.ceil(2 * n_pairs * threshold - _ROUNDING) / (2.0 * n_pairs), float(n_pairs)
     theta = low_probability
     if theta > MAX_LOW_PROBABILITY or tau > 1.0 or tau < 0.5 + 1.0 / B - _ROUNDING:
@@ -93,40 +65,12 @@ def low_probability_bound(
 ) -> float:
     """Bound the expected number of stable variables of low selection probability.
 
-    Parameters
-    ----------
-    threshold : float
-        Selection frequency tau from which a variable is stable.
-    n_pairs : int
-        Number of pairs of halves, B.
-    low_probability : float
-        Maximum selection probability that counts as low, theta.
-    mean_selected : float
-        Mean number of variables selected on a half, q.
-    n_features : int
-        Number of variables, p.
-    unimodal : bool, default=True
-        Whether to use Theorem 2 if its bound is smaller than that of Theorem 1.
-
-    Returns
-    -------
-    float
-        Upper bound; infinite if ``threshold`` is at most 0.5.
+    ``mean_selected`` is q, and ``n_features`` is p. With ``unimodal``, the smaller one of both
+    theorems is used.
     """
-    _check_probabilities(low_probability=low_probability)
-    check_non_negative("mean_selected", mean_selected)
-    check_integer("n_features", n_features, 1)
     factor = worst_case_factor(threshold)
     if not math.isfinite(factor):
         return factor
     if unimodal:
         factor = min(factor, unimodal_factor(threshold, n_pairs, low_probability))
     return factor * low_probability * min(mean_selected, low_probability * n_features)
-
-
-def _check_probabilities(**values: float) -> None:
-    """Raise `ParameterError` unless every value is a number between 0 and 1."""
-    for name, value in values.items():
-        check_non_negative(name, value)
-        if value > 1.0:
-            raise ParameterError(f"`{name}` must be at most 1, got {value!r}.")

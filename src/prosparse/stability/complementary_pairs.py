@@ -126,6 +126,8 @@ class Stability:
         -------
         float
         """
+        if low_probability is not None and not 0.0 <= low_probability <= 1.0:
+            raise ParameterError(f"`low_probability` must be in [0, 1], got {low_probability!r}.")
         return low_probability_bound(
             self.threshold if threshold is None else check_threshold(threshold),
             self.n_subsamples // 2,
@@ -190,27 +192,7 @@ class Stability:
         return data_frame(columns, [self.names[k] for k in order])
 
     def __repr__(self) -> str:
-        lines = (
-            ("selected on all rows", f"{int(self.selected.sum()):,} of {len(self.names):,}"),
-            (
-                "selected on a half",
-                f"{format_mean(np.mean(self.n_selected))} on average, {self.n_selected.min():,} to "
-                f"{self.n_selected.max():,}",
-            ),
-            (
-                "stable",
-                f"{int(self.stable.sum()):,}, on at least {percent(self.threshold, 0)} of halves",
-            ),
-            (
-                "expected false",
-                f"at most {format_mean(self.expected_false())} of the stable variables",
-            ),
-        )
-        head = (
-            f"Stability of {self.method}: {self.n_subsamples} halves of {self.n_rows:,} rows, in "
-            "complementary pairs"
-        )
-        return "\n".join([head, *(f"  {key:<22}{value}" for key, value in lines)])
+        return "\n".join(self.summary())
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields except the names as plain JSON."""

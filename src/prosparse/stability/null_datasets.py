@@ -260,25 +260,7 @@ class PermutationNull:
         return self._describe_datasets()
 
     def __repr__(self) -> str:
-        requested = " (as requested)" if self.size_given else ""
-        lines = [("selected", f"{self.n_selected:,} of {self.n_features:,}{requested}")]
-        for name, part in self._named_parts():
-            low, high = int(part.null_n_selected.min()), int(part.null_n_selected.max())
-            lines.append((name, f"{format_mean(part.expected_n_selected)}, {low:,} to {high:,}"))
-        if self.statistic is not None and self.expected_statistic is not None:
-            lines.append((self.statistic_name.replace("_", " "), percent(self.statistic)))
-            lines += [
-                (name, percent(part.expected_statistic)) for name, part in self._named_parts()
-            ]
-        datasets = plural(self.n_permutations, "null dataset")
-        head = f"{self.method} on {datasets}"
-        return "\n".join([head, *(f"  {key:<20}{value}" for key, value in lines)])
-
-    def _named_parts(self) -> list[tuple[str, PermutationNull]]:
-        """Return the null datasets by kind, with a short name of the kind."""
-        if self.statistic_name in ("response_r2", "accuracy"):
-            return [("  permuted response", self)]
-        return [(f"  {_SHORT_NAMES[kind]}", part) for kind, part in self._parts().items()]
+        return "\n".join([f"{self.headline()}.", *self.summary()])
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as plain JSON."""

@@ -1,10 +1,11 @@
-"""Test whether the components of other variables explain a variable.
+"""Tests of shared variance: variables explained by components of others.
 
 `StandardisedData` wraps the data matrix, and `equalise_rows` divides its rows by their scale.
-`select_shared_variables` selects variables with false discovery rate control, and
-`select_shared_by_knockoffs` with a proof of the rate in finite samples. `count_components` counts
-their components, `component_pvalues` tests each variable against each component, and
-`compute_communalities` measures how much of each variable the components explain.
+`select_shared_variables` selects variables with false discovery rate control;
+`select_shared_by_knockoffs` has proven control in finite samples. `count_components` counts the
+components of the selected variables, `component_pvalues` tests each variable against each
+component, and `compute_communalities` computes the proportion of each variable that the components
+explain.
 """
 
 from .communality import compute_communalities

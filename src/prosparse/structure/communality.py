@@ -8,20 +8,9 @@ from .leading_components import StandardisedData
 
 
 def compute_communalities(data: StandardisedData, selected: np.ndarray, d: int) -> np.ndarray:
-    """Compute R2(d) of each variable given the selected variables.
+    """Compute R2(d) of each variable given the selected variables, (p,).
 
-    Parameters
-    ----------
-    data : StandardisedData
-    selected : bool ndarray of shape (p,)
-        Variables whose components are used. The components for a selected variable are computed
-        without that variable.
-    d : int
-        Number of components.
-
-    Returns
-    -------
-    ndarray of shape (p,)
+    The components for a selected variable are computed without that variable.
     """
     members = selected & (data.sums_of_squares > 0.0)
     count = min(d, data.max_count(members))

@@ -1,4 +1,4 @@
-"""Number of components of variables whose noise variances differ."""
+"""Number of components of variables with unequal noise variances."""
 
 from __future__ import annotations
 
@@ -22,29 +22,15 @@ def count_components(
 ) -> int:
     """Count the components that the selected variables share.
 
-    Parameters
-    ----------
-    data : StandardisedData
-    selected : bool ndarray of shape (p,)
-    max_count : int
-        Maximum number of components.
-
-    Returns
-    -------
-    int
-        0 if fewer than two variables are selected.
-
-    Notes
-    -----
     The residual variance of a variable given the components estimates its *uniqueness* (unique
     variance). Each variable is divided by the square root of its uniqueness, which makes the noise
     white, and the eigenvalues that exceed white noise are counted (`count_signals`).
 
-    Leave-one-out residuals overestimate the uniqueness if few variables share many components, and
+    If few variables share many components, leave-one-out residuals overestimate the uniqueness, and
     the count is too small. Residuals given components that include the variable depend on the
-    number of components, and the count is iterated. This second count is made if there are few
-    rows per variable. It is limited to the number of components that variables are tested against,
-    because further components are significant but of no practical use.
+    number of components, so that the count is iterated. This second count is used if there are few
+    rows per variable. Its maximum is the number of components in the test of the variables, because
+    further components may be significant but are of no practical use.
     """
     members = selected & (data.sums_of_squares > 0.0)
     n_members, dof = int(members.sum()), data.dof
@@ -69,7 +55,7 @@ def count_components(
         is_complete = found.eigenvalue_bound is None or n_known < requested
         if is_complete or leave_one_out_count < n_known or n_known >= max_count:
             break
-        # All known components are signals, and there may be more. These are computed with the
+        # All known components are signals, and there may be more, which are computed with the
         # accuracy of fitted components.
         requested, tolerance = min(2 * n_known, max_count), FIT_TOLERANCE
     if dof >= _MANY_ROWS * n_members:
@@ -79,7 +65,7 @@ def count_components(
         V = spectrum.loadings(count)
         # The sum of squares is dof even if not all components of a variable are known.
         residual = dof / uniqueness - V**2 @ spectrum.eigenvalues[:count]
-        # d components of noise use d of the degrees of freedom, in each variable in proportion.
+        # d components of noise use d degrees of freedom, of each variable in proportion.
         free = np.maximum(1.0 - np.sum(V**2, axis=1), _MIN_FREE_PROPORTION)
         uniqueness = uniqueness * np.maximum(residual, 0.0) / ((dof - count) * free)
         uniqueness = np.maximum(uniqueness, _MIN_UNIQUENESS)
@@ -95,9 +81,9 @@ def count_components(
 def _count_known_signals(data: StandardisedData, members: np.ndarray) -> int:
     """Return the number of components of the last test if all are signals.
 
-    Otherwise the result is 0. It saves a decomposition and does not change the count. It is
-    approximate: the last test was of another set, and in-sample residuals underestimate the
-    uniqueness.
+    Otherwise, the result is 0. This shortcut saves a decomposition and does not change the count.
+    The check is approximate, because the last test was of another set and in-sample residuals
+    underestimate the uniqueness.
     """
     last = data.last_components
     if last is None or last.eigenvalue_bound is None:

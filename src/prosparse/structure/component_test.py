@@ -6,12 +6,12 @@ correlations c_1, ..., c_d, the statistic is
 
     r_i = c_i / (1 - sum_{k != i} c_k),
 
-which follows Beta(1/2, (dof - d) / 2) for Gaussian columns. For a block of m columns it is the
+which follows Beta(1/2, (dof - d) / 2) for Gaussian columns. For a block of m columns, r_i is the
 squared multiple correlation of the component with the block, given the other components, which
-follows Beta(m/2, (dof - d - m + 1) / 2). Under random signs of the residuals
-of y given the other components, with magnitudes proportional to those of y, its mean is
-M_ii = sum_a u_ai^2 y_a^2, and its variance is at most 2 M_ii^2 (1 - 1/n), about 1/m of it for
-blocks. The p-value is the larger one.
+follows Beta(m/2, (dof - d - m + 1) / 2). Under random signs of the residuals of y given the other
+components, with magnitudes proportional to those of y, the mean of r_i is M_ii = sum_a u_ai^2
+y_a^2. Its variance is at most 2 M_ii^2 (1 - 1/n), and about 1/m of this bound for blocks. The
+larger of both p-values is used.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def component_pvalues(
 
 
 def component_qvalues(pvalues: np.ndarray) -> np.ndarray:
-    """Adjust the p-values of each component by Benjamini and Hochberg, (p, d)."""
+    """Compute Benjamini-Hochberg q-values for each component, (p, d)."""
     qvalues = np.ones(pvalues.shape)
     for k, column in enumerate(pvalues.T):
         qvalues[:, k] = adjust_pvalues(column)
@@ -59,7 +59,7 @@ def component_qvalues(pvalues: np.ndarray) -> np.ndarray:
 
 
 def count_supported_components(pvalues: np.ndarray, selected: np.ndarray, fdr: float) -> int:
-    """Count the components up to the last with at least two associated variables."""
+    """Count components up to the last with at least two associated variables."""
     is_associated = (component_qvalues(pvalues) <= fdr) & selected[:, None]
     supported = np.flatnonzero(np.sum(is_associated, axis=0) >= _MIN_SUPPORT)
     return int(supported[-1]) + 1 if supported.size else 0

@@ -4,10 +4,10 @@ Symbols: T_j the statistic of variable j, T_j1, ..., T_jK those of its K shadows
 
     W_j = s_j max(T_j, T_j1, ..., T_jK),
 
-where s_j is 1 if the variable has the largest statistic, -1 if a shadow has it, and 0 in case of a
-tie. If a variable is exchangeable with its shadows given everything else, s_j = 1 has probability
-1 / (K + 1) given all |W|, independently of the other variables. With V(t) = #{j: W_j <= -t} and
-R(t) = #{j: W_j >= t}, the estimate (1 + V(t)) / (K R(t)) of the proportion of false discoveries is
+where s_j is 1 if the variable has the largest statistic, -1 if a shadow has it, and 0 if they tie.
+If a variable is exchangeable with its shadows given everything else, s_j = 1 has probability 1 / (K
++ 1) given all |W|, independently of the other variables. With V(t) = #{j: W_j <= -t} and R(t) =
+#{j: W_j >= t}, the estimate (1 + V(t)) / (K R(t)) of the proportion of false discoveries is
 conservative [GZ19], and
 
     t = min {t > 0: (1 + V(t)) / (K R(t)) <= q},   select {j: W_j >= t}
@@ -16,9 +16,10 @@ controls the false discovery rate at q in finite samples [BC15]. At least 1 / (K
 none, are selected.
 
 The numbers e_j = p K 1{W_j >= t} / (1 + V(t)) are *e-values*: the sum of their expectations over
-the null variables is at most p. Their means over several draws of the shadows are e-values as well,
-and depend little on a single draw. The e-BH procedure controls the rate: it selects the k variables
-with the largest e-values, for the largest k with p / (k e_(k)) <= q [RB24].
+the null variables is at most p. Means of e-values over several draws of the shadows are also
+e-values, and depend little on a single draw. The e-BH procedure controls the false discovery rate:
+it selects the k variables with the largest e-values, for the largest k with p / (k e_(k)) <= q
+[RB24].
 
 [BC15]  R. F. Barber, E. J. Candes. Controlling the false discovery rate via knockoffs. Annals of
         Statistics 43, 2015.
@@ -34,25 +35,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Rate of the thresholds of several draws, relative to the rate of e-BH. A variable is then selected
-# if it passes in about half of the draws, the recommendation of [RB24].
+# Rate of the thresholds of the draws, relative to the rate of e-BH. With one half, a variable is
+# selected if it passes in about half of the draws, as recommended by [RB24].
 THRESHOLD_RATE = 0.5
-_ROUNDING = 1e-12  # relative rounding error of a mean of e-values, at most
+_ROUNDING = 1e-12  # maximum relative rounding error of a mean of e-values
 
 
 def compare_with_shadows(statistics: np.ndarray, original_layer: np.ndarray) -> np.ndarray:
-    """Compute W.
+    """Compute W, (p,), from non-negative statistics of all layers, (K + 1, p).
 
-    Parameters
-    ----------
-    statistics : ndarray of shape (K + 1, p)
-        Non-negative statistics of the variables and their shadows.
-    original_layer : int ndarray of shape (p,)
-        Layer of the variable itself.
-
-    Returns
-    -------
-    ndarray of shape (p,)
+    ``original_layer`` (p,) is the layer of the variable itself.
     """
     own = np.arange(statistics.shape[1])
     original = statistics[original_layer, own]
@@ -60,7 +52,7 @@ def compare_with_shadows(statistics: np.ndarray, original_layer: np.ndarray) -> 
     shadows[original_layer, own] = -np.inf
     largest_shadow = np.max(shadows, axis=0)
     sign = np.sign(original - largest_shadow)
-    # Two equal shadows do not tie with the variable.
+    # Ties between shadows do not count.
     return np.asarray(sign * np.maximum(original, largest_shadow))
 
 
@@ -69,13 +61,14 @@ class _Estimates(NamedTuple):
 
     order: np.ndarray  # (p,) variables by decreasing |W|
     magnitude: np.ndarray  # (p,) |W| in this order
-    proportion: np.ndarray  # (p,) estimate at the threshold |W|; infinite at no threshold
+    proportion: np.ndarray  # (p,) estimate at the threshold |W|; infinite if |W| is no threshold
 
 
 def knockoff_rates(statistics: np.ndarray, n_shadows: int) -> np.ndarray:
-    """Compute the smallest rates of the knockoff filter, (p,).
+    """Compute the smallest rate at which each variable is selected, (p,).
 
-    ``statistics`` (p,) are W. The rate is 1 for variables that are selected at no smaller rate.
+    ``statistics`` (p,) are W. The rate is 1 for variables that are not selected at any smaller
+    rate.
     """
     order, _, proportion = _estimate_proportions(statistics, n_shadows)
     rates = np.empty(statistics.size)
@@ -102,13 +95,13 @@ def _estimate_proportions(statistics: np.ndarray, n_shadows: int) -> _Estimates:
     magnitude = np.abs(in_order)
     n_false, n_selected = np.cumsum(in_order < 0.0), np.cumsum(in_order > 0.0)
     proportion = (1.0 + n_false) / (n_shadows * np.maximum(n_selected, 1))
-    # Variables of equal |W| enter together, and |W| = 0 is no threshold.
+    # Variables of equal |W| are selected together, and |W| = 0 is no threshold.
     is_threshold = np.append(magnitude[1:] < magnitude[:-1], True) & (magnitude > 0.0)
     return _Estimates(order, magnitude, np.where(is_threshold, proportion, np.inf))
 
 
 def adjust_evalues(evalues: np.ndarray) -> np.ndarray:
-    """Compute the smallest rates of e-BH, at most 1, (p,)."""
+    """Compute the smallest e-BH rate that selects each variable, (p,)."""
     order = np.argsort(-evalues, kind="stable")
     rank = np.arange(1, evalues.size + 1)
     ratio = (1.0 - _ROUNDING) * evalues.size / (rank * np.maximum(evalues[order], 1e-300))

@@ -1,11 +1,10 @@
 """Selection of variables with shared variance by the knockoff filter.
 
 Each variable is compared with its shadows (`data.operators.shadows`), and the false discovery rate
-is controlled by `knockoff_filter`. The statistic is -log p, with the p-value of
-`leave_one_out_pvalues` against the components of promising variables, which are searched as in
-`shared_variables`, with at most one column of each variable. The p-values need not be valid. They
-are computed from the matrix alone, without knowledge of which columns are shadows, and do not
-depend on the rate.
+is controlled by `knockoff_filter`. The statistic is -log p, where p is the p-value of
+`leave_one_out_pvalues` against the components of candidate variables. Candidates are found as in
+`shared_variables`, with at most one column per variable. The p-values need not be valid. They are
+computed without knowledge of which columns are shadows and do not depend on the rate.
 
 *Theorem.* Let every null variable be exchangeable with its shadows, given all other variables. The
 false discovery rate is then at most ``fdr``, for any number of rows, shadows and draws.
@@ -13,13 +12,14 @@ false discovery rate is then at most ``fdr``, for any number of rows, shadows an
 Permuted shadows satisfy the assumption if a null variable is independent of all others and its rows
 are exchangeable (within groups). Random signs satisfy it if the deviations of a null variable from
 its centre have independent random signs, given their magnitudes and all other variables. The centre
-is the mean, or the fit of groups and covariates, by least squares with weights of one over the
-squared scales of the rows. Noisy rows would otherwise shift the centres of all variables, and
-centres divided by the scales of the rows would be shared variance. A category has permuted rows if
-there are no covariates: its deviations are not symmetric, and its rows have no scales.
+is the mean, or the fit of groups and covariates, by least squares weighted by the inverse squared
+scales of the rows. Without weights, noisy rows would shift the centres of all variables, and
+centres divided by the row scales would appear as shared variance. The rows of a categorical
+variable are permuted if there are no covariates, because its deviations are not symmetric and its
+rows have no scales.
 
-Missing values are part of Z, the matrix with shadows: a shadow has those of its variable. The
-assumptions then concern the observed entries, given the pattern of missing values.
+A shadow has the missing values of its variable. The assumptions then concern the observed entries,
+given the pattern of missing values.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from .leave_one_out_pvalues import LeaveOneOutTester
 from .prepared_data import divide_rows, prepare_data, scale_of_numbers
 from .shared_variables import find_candidates
 
-_SEARCH_RATE = 0.1  # of the variables whose components are used; selected on other simulations
+_SEARCH_RATE = 0.1  # rate at which candidates are found; chosen on separate simulations
 # P-values under permutation above which sign flips are not considered. The statistics of such
 # columns are too small to matter.
 _MAX_FLIPPED_PVALUE = 0.1
-_STREAM = 0x5AD0  # distinguishes the random numbers from those of a generator with the same seed
+_STREAM = 0x5AD0  # separates the random numbers from those of other generators with the same seed
 
 
 class Knockoffs(NamedTuple):
@@ -62,7 +62,7 @@ class Knockoffs(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """Variables of the columns of a coded matrix, see `data.categories`."""
+    """Blocks of columns of a coded matrix (`data.categories`)."""
 
     sizes: np.ndarray  # (p,) number of columns of each variable
     is_category: np.ndarray  # (p,) bool
@@ -74,13 +74,13 @@ class KnockoffSelection(NamedTuple):
     selected: np.ndarray  # (p,) bool
     statistics: np.ndarray  # (n_draws, p) W
     evalues: np.ndarray  # (p,)
-    rates: np.ndarray  # (p,) least rate at which each variable is selected
+    rates: np.ndarray  # (p,) smallest rate at which each variable is selected
 
 
 class SharedByKnockoffs(NamedTuple):
     """Result of `select_shared_by_knockoffs`."""
 
-    pvalues: np.ndarray  # (p,) median over the draws of the p-values that give the statistics
+    pvalues: np.ndarray  # (p,) median p-values over the draws
     selected: np.ndarray  # (p,) bool
     filtered: KnockoffSelection
 
@@ -92,7 +92,7 @@ Statistics = Callable[[Shadows], np.ndarray]
 def apply_knockoffs(
     draw: Callable[[np.random.Generator], Shadows], statistics: Statistics, options: Knockoffs
 ) -> KnockoffSelection:
-    """Draw shadows, compare each variable with its shadows, and select variables."""
+    """Draw shadows, compare the variables with them, and select variables."""
     rng = np.random.default_rng([_STREAM, options.seed])
     W = []
     for _ in range(options.n_draws):
@@ -120,28 +120,16 @@ def select_shared_by_knockoffs(
     seen: np.ndarray | None = None,
     blocks: Blocks | None = None,
 ) -> SharedByKnockoffs:
-    """Select the variables with shared variance.
+    """Select the variables with shared variance by the knockoff filter.
 
-    Parameters
-    ----------
-    op : Operator
-        Data matrix with columns of equal variance.
-    adjustment : RowAdjustment
-        Groups within which rows are exchangeable, and covariates, for random signs only.
-    options : Knockoffs
-    seen : bool ndarray of shape (n, n_columns) or None
-        Mask of the observed entries; see `prepare_data`.
-    blocks : Blocks or None
-        Variables of the columns; each is a number of one column by default.
-
-    Returns
-    -------
-    SharedByKnockoffs
+    Columns must have equal variance. Rows are exchangeable within the groups of ``adjustment``;
+    covariates require random signs. ``seen`` (n, n_columns) marks the observed entries
+    (`prepare_data`). Without ``blocks``, each column is a numeric variable.
     """
     sizes = np.ones(op.shape[1], dtype=int) if blocks is None else blocks.sizes
     variables = np.arange(sizes.size)
-    # Deviations of indicators are not symmetric, but those of a category from the effects of
-    # covariates are not exchangeable either.
+    # Deviations of indicators are not symmetric, but given covariates they are not exchangeable
+    # either.
     permuted = None
     if blocks is not None and adjustment.used.size == 0:
         permuted = blocks.is_category
@@ -161,7 +149,8 @@ def select_shared_by_knockoffs(
         return found
 
     filtered = apply_knockoffs(draw, statistics, options)
-    # A single variable cannot share variance with others: at least two are selected, or none.
+    # A single variable cannot share variance with others, so that at least two are selected, or
+    # none.
     rates = np.maximum(filtered.rates, np.max(np.sort(filtered.rates)[:2]))
     filtered = filtered._replace(selected=rates <= options.fdr, rates=rates)
     return SharedByKnockoffs(np.exp(-np.median(logarithms, axis=0)), filtered.selected, filtered)
@@ -174,7 +163,7 @@ def data_with_shadows(
     seen: np.ndarray | None = None,
     sizes: np.ndarray | None = None,
 ) -> StandardisedData:
-    """Append shadows; rows are equalised if the shadows have random signs."""
+    """Append shadows; equalise the rows if shadows have random signs."""
     if seen is not None:
         seen = seen[:, shadows.columns % op.shape[1]]
     if sizes is not None:
@@ -189,7 +178,7 @@ def estimate_centre(
     seen: np.ndarray | None = None,
     sizes: np.ndarray | None = None,
 ) -> Centre:
-    """Estimate the centre of each entry by weighted least squares, see above."""
+    """Estimate the centre of each entry by weighted least squares."""
     scale = scale_of_numbers(op, adjustment, seen, sizes)
     divided, weighted = divide_rows(op, adjustment, scale, seen)
     means, effects = weighted.fit(divided)
@@ -197,19 +186,9 @@ def estimate_centre(
 
 
 def search_statistics(data: StandardisedData, n_layers: int, robust: bool) -> np.ndarray:
-    """Compute the statistics of all columns.
+    """Compute the statistics of all columns with shadows, (n_layers, p).
 
-    Parameters
-    ----------
-    data : StandardisedData
-        Matrix with shadows, (n, p * n_layers).
-    n_layers : int
-    robust : bool
-        Whether rows may have unequal noise; see `leave_one_out_pvalues`.
-
-    Returns
-    -------
-    ndarray of shape (n_layers, p)
+    ``robust`` states whether rows may have unequal noise (`leave_one_out_pvalues`).
     """
     tester = LeaveOneOutTester(data, robust, n_layers=n_layers)
     test, columns = find_candidates(tester, _SEARCH_RATE), np.arange(data.p)

@@ -22,19 +22,20 @@ from ..numerics.spectrum import EXACT_SIDE, eigenpairs, leading_eigenvectors
 from .leave_one_out import R2Bounds, leave_one_out_r2
 
 MIN_DOF = 4  # minimum degrees of freedom of a test: rows minus parameters of their adjustment
-# If not all components are computed: the number of leading components, and the number of extra
-# eigenvalues that bound the remaining ones.
+# Number of leading components if not all are computed, and number of extra eigenvalues that bound
+# the remaining ones.
 N_LEADING = 24
 N_EXTRA = 8
-# Residuals relative to the largest eigenvalue. Tests depend little on it: on four shapes the
-# p-values at 0.001 and 0.01 differed by less than 2 % in the median. Fitted components need more.
+# Residuals relative to the largest eigenvalue. Tests depend little on the tolerance: for four
+# shapes of data, p-values of 0.001 and 0.01 differed by less than 2 % in the median. Fitted
+# components require a smaller tolerance.
 TEST_TOLERANCE = 1e-2
 FIT_TOLERANCE = 1e-3
-_RANK_TOLERANCE = 1e-11  # relative size of the Gram eigenvalues that are rounding errors
+_RANK_TOLERANCE = 1e-11  # relative size below which Gram eigenvalues are rounding errors
 
 
 class PrincipalComponents(NamedTuple):
-    """Principal components of a subset of the columns, the members."""
+    """Principal components of a subset of the columns, the *members*."""
 
     members: np.ndarray  # (p,) bool
     eigenvalues: np.ndarray  # (m,) of X X' of the members, in decreasing order
@@ -45,14 +46,14 @@ class PrincipalComponents(NamedTuple):
 
 
 class StandardisedData:
-    """Standardised data matrix that computes principal components of its columns.
+    """Standardised data matrix with cached principal components.
 
     Parameters
     ----------
     op : Operator
-        Data matrix with columns of equal variance, which are residuals of the adjustment.
+        Data matrix with columns of equal variance that are residuals of the adjustment.
     adjustment : RowAdjustment or None
-        Adjustment of the rows; an intercept if None.
+        Adjustment of the rows; None stands for an intercept.
     """
 
     def __init__(self, op: Operator, adjustment: RowAdjustment | None = None):
@@ -61,7 +62,7 @@ class StandardisedData:
         self.n, self.p = op.shape
         self.dof = self.n - self.adjustment.n_parameters
         self.sums_of_squares = to_numpy(op.column_squares()).astype(float)
-        # Number of columns of each variable, of observed rows, and of their degrees of freedom.
+        # Number of columns, of observed rows and of degrees of freedom of each variable.
         self.sizes = np.ones(self.p, dtype=int)
         self.n_observed = np.full(self.p, float(self.n))
         self.dofs = np.full(self.p, float(self.dof))
@@ -83,18 +84,9 @@ class StandardisedData:
     ) -> PrincipalComponents:
         """Compute the principal components of the member columns.
 
-        Parameters
-        ----------
-        members : bool ndarray of shape (p,)
-        count : int
-            Number of components required; less than the number of members and than the degrees of
-            freedom. More may be returned.
-        tolerance : float
-            Residual relative to the largest eigenvalue, if not all components are computed.
-
-        Returns
-        -------
-        PrincipalComponents
+        At least ``count`` components are computed; ``count`` must be less than the number of
+        members and the degrees of freedom. If not all are computed, ``tolerance`` is the residual
+        relative to the largest eigenvalue.
         """
         last = self.last_components
         if last is not None and np.array_equal(last.members, members):
@@ -109,7 +101,7 @@ class StandardisedData:
         return self.last_components
 
     def start_from(self, other: StandardisedData) -> None:
-        """Start iterations from the last components of other data with the same columns."""
+        """Start iterations from the last components of other data."""
         self._start_directions = other._start_directions
 
     def columns_of(self, members: np.ndarray) -> np.ndarray:
@@ -120,19 +112,19 @@ class StandardisedData:
         return members
 
     def max_count(self, members: np.ndarray) -> int:
-        """Return the number of columns of the members without the largest one."""
+        """Count the columns of the members without the largest member."""
         sizes = self.sizes[members]
         return int(sizes.sum() - sizes.max(initial=1.0))
 
     def imputed(self, members: np.ndarray) -> StandardisedData:
-        """Return data in which the members have no missing values, without blocks."""
+        """Return data without blocks in which members have no missing values."""
         return self
 
     def sequential_r2(self, members: np.ndarray, count: int) -> np.ndarray:
         """Compute the squared correlation of each column with each component, (p, k).
 
-        k is ``count`` or the rank of the members, if that is smaller. The components for a member
-        are those of the other members. The values for i = 1, ..., d add up to R2(d).
+        k is the smaller of ``count`` and the rank of the members. The components for a member are
+        those of the other members. The values for i = 1, ..., d add up to R2(d).
         """
         found = self.principal_components(members, count, FIT_TOLERANCE)
         count = min(count, found.eigenvalues.size)
@@ -165,7 +157,7 @@ class StandardisedData:
         return R2Bounds(*(part[:, :count] for part in cached[1]))
 
     def member_operator(self, members: np.ndarray) -> Operator:
-        """Return the data matrix of the members; the last one is cached."""
+        """Return the data matrix of the members; cache the last matrix."""
         if members.all():
             return self.op
         if self._last_subset is None or not np.array_equal(self._last_subset[0], members):
@@ -245,7 +237,7 @@ class StandardisedData:
         weights = _to_float64(V) / np.sqrt(eigenvalues)
         scores = subset.matmul(self.from_numpy(weights))
         projections = self._project_all(scores)
-        # Eigenvalues, and therefore the bound, are accurate to `tol` times the largest.
+        # Eigenvalues, and therefore the bound, are accurate to `tol` times the largest eigenvalue.
         bound = float(eigenvalues[-1] + tol * eigenvalues[0])
         return PrincipalComponents(
             members,

@@ -1,12 +1,12 @@
 """Leave-one-out R2 of each column given the components of the others.
 
-Symbols: X (n x p) centred; X X' = U diag(L) U'; x one column, z = U'x. The other columns have
-X X' - x x', in the basis U: diag(L) - z z'. Its eigenvalues l_i interlace, L_{i+1} <= l_i <= L_i,
-and are the roots of the secular equation
+Symbols: X (n x p) centred; X X' = U diag(L) U'; x one column, z = U'x. Without x, X X' becomes X X'
+- x x', which is diag(L) - z z' in the basis U. The eigenvalues l_i of this matrix interlace,
+L_{i+1} <= l_i <= L_i, and are the roots of the secular equation
 
     sum_k z_k^2 / (L_k - l) = 1,
 
-with eigenvectors (diag(L) - l_i)^-1 z [G73]. At a root z'(diag(L) - l_i)^-1 z = 1. The squared
+with eigenvectors (diag(L) - l_i)^-1 z [G73]. At a root, z'(diag(L) - l_i)^-1 z = 1. The squared
 correlation of x with the i-th principal component of the other columns is therefore
 
     c_i = 1 / (|x|^2 sum_k z_k^2 / (L_k - l_i)^2),
@@ -14,8 +14,8 @@ correlation of x with the i-th principal component of the other columns is there
 and R2(d) = c_1 + ... + c_d. No eigenvector is formed and no column is deleted.
 
 If X is large, only the m leading eigenpairs are known. The remainder of x has the known squared
-length rho = |x|^2 - sum_k z_k^2, and its eigenvalues lie between 0 and an upper bound. Placing all
-of rho at either end brackets each root and each c_i.
+length rho = |x|^2 - sum_k z_k^2, and the corresponding eigenvalues lie between 0 and an upper
+bound. Placing all of rho at either end of this interval brackets each root and each c_i.
 
 [G73]    G. H. Golub. Some modified matrix eigenvalue problems. SIAM Review 15, 1973.
 [BNS78]  J. R. Bunch, C. P. Nielsen, D. C. Sorensen. Rank-one modification of the symmetric
@@ -32,18 +32,20 @@ import numpy as np
 from ..parallel import in_parallel, slices_of, usable_cores
 
 MAX_ITERATIONS = 60
-# Relative change of a root at convergence: each iteration squares the error of the one before.
+# Relative change of a root at convergence; each iteration squares the error.
 _TOLERANCE = 1e-6
-# Relative lower bound of z_k^2. Smaller values are rounding errors; without the bound a root could
-# leave its interval, or approach the end so closely that the distance is lost.
+# Relative lower bound of z_k^2. Smaller values are rounding errors; without this bound, a root
+# could leave its interval, or approach the end so closely that the distance is lost.
 _MIN_WEIGHT = 1e-15
-# Roots below this proportion of the eigenvalue are zero: the other columns have a lower rank.
+# Roots below this proportion of the eigenvalue are zero, which means that the other columns have a
+# lower rank.
 _ZERO_ROOT = 1e-6
 # Poles at a distance of at least this many half widths from the centre of a root's interval are
-# expanded in powers of the distance from the centre: 4^-26 is below rounding.
+# expanded in powers of the distance from the centre; 4^-26 is below the rounding error.
 _FAR_DISTANCE = 4.0
 _EXPANSION_ORDER = 26
-# Number of weights that one thread processes at a time, and the minimum that is worth a thread.
+_BOUND_TOLERANCE = 0.01  # relative distance of bounds that replace a root
+# Number of weights that one thread processes at a time, and minimum number for a further thread.
 _MAX_CHUNK = 2**20
 _MIN_CHUNK = 2**17
 # Maximum number of distances between roots and poles for which all roots are computed at once.
@@ -73,22 +75,10 @@ def leave_one_out_r2(
 ) -> R2Bounds:
     """Compute c_1, ..., c_count of each column with the components of the others.
 
-    Parameters
-    ----------
-    eigenvalues : ndarray of shape (m,)
-        Leading eigenvalues of X X' in decreasing order.
-    z : ndarray of shape (n_columns, m)
-        U'x of each column.
-    squares : ndarray of shape (n_columns,)
-        |x|^2 of each column.
-    count : int
-        Number of components; less than the number of columns of X, and at most m.
-    eigenvalue_bound : float or None
-        Upper bound on the eigenvalues beyond the first m; None if there are none.
-
-    Returns
-    -------
-    R2Bounds
+    ``eigenvalues`` (m,) are the leading eigenvalues of X X' in decreasing order, ``z`` (n_columns,
+    m) is U'x, and ``squares`` (n_columns,) is |x|^2. ``count`` is less than the number of columns
+    of X and at most m. ``eigenvalue_bound`` limits the eigenvalues beyond the first m, if there are
+    any.
     """
     if squares.size == 0 or count == 0:
         zeros = np.zeros((squares.size, count))
@@ -123,44 +113,24 @@ def bound_leave_one_out_r2(
 ) -> R2Bounds:
     """Bound ``leave_one_out_r2(...).lower`` without root finding.
 
-    Parameters
-    ----------
-    eigenvalues : ndarray of shape (m,)
-        See `leave_one_out_r2`.
-    z : ndarray of shape (n_columns, m)
-        See `leave_one_out_r2`.
-    squares : ndarray of shape (n_columns,)
-        See `leave_one_out_r2`.
-    count : int
-        See `leave_one_out_r2`.
-    eigenvalue_bound : float or None
-        See `leave_one_out_r2`.
-
-    Returns
-    -------
-    R2Bounds
-        The trivial bounds 0 and 1 if the equations below give none.
-
-    Notes
-    -----
     The decrease t = L_i - l_i of an eigenvalue satisfies t = z_i^2 / D(t), with
 
         D(t) = 1 - sum_{k < i} z_k^2 / (L_k - L_i + t) + sum_{k > i} z_k^2 / (L_i - L_k - t).
 
-    Poles above L_i are farther from the root than from L_i, poles below are nearer. Therefore
-    D(t) >= D(0), t <= z_i^2 / D(0) if D(0) is positive, and
+    Poles above L_i are farther from the root than from L_i; poles below are nearer. Therefore, D(t)
+    >= D(0), t <= z_i^2 / D(0) if D(0) is positive, and
 
         c_i <= 1 / (|x|^2 (D(0)^2 / z_i^2 + sum_{k > i} z_k^2 / (L_i - L_k)^2)).
 
     Let t be at most a times the distance to the pole above and b times the distance to the pole
     below. Distances from the root are then at most 1 + a, and at least 1 - b, times those from L_i.
     This bounds D(t) and all sums from the other side. Both bounds are tight if a column contributes
-    little to X X'.
+    little to X X'. They are 0 and 1 if these equations yield no bounds.
     """
     weights = np.maximum(z * z, _MIN_WEIGHT * squares[:, None])
     own_weights, poles = weights[:, :count], eigenvalues
     if eigenvalue_bound is not None:
-        # The remainder at the upper bound increases an upper bound and decreases a lower one.
+        # With the remainder at its upper limit, upper bounds increase and lower bounds decrease.
         rest = np.maximum(squares - weights.sum(axis=1), _MIN_WEIGHT * squares)
         weights = np.column_stack([weights, rest])
         poles = np.append(eigenvalues, min(eigenvalue_bound, float(eigenvalues[-1])))
@@ -177,7 +147,7 @@ def bound_leave_one_out_r2(
         below_squared = weights @ from_below**2
         D = 1.0 - above + below
         upper = 1.0 / (squares[:, None] * (D * D / own_weights + below_squared))
-        # A remainder at zero gives the largest decrease.
+        # The decrease is largest if the remainder is at zero.
         min_D = D if eigenvalue_bound is None else D - rest[:, None] * from_below[-1]
         drop = own_weights / min_D
         nearer = 1.0 - drop / to_below
@@ -191,23 +161,27 @@ def bound_leave_one_out_r2(
     )
 
 
+def approximate_leave_one_out_r2(
+    eigenvalues: np.ndarray,
+    z: np.ndarray,
+    squares: np.ndarray,
+    count: int,
+    eigenvalue_bound: float | None = None,
+) -> np.ndarray:
+    """Compute ``leave_one_out_r2(...).lower`` with roots where the bounds are not tight."""
+    r2 = bound_leave_one_out_r2(eigenvalues, z, squares, count, eigenvalue_bound)
+    loose = np.any(r2.upper - r2.lower > _BOUND_TOLERANCE * r2.upper, axis=1)
+    exact = leave_one_out_r2(eigenvalues, z[loose], squares[loose], count, eigenvalue_bound)
+    r2.lower[loose] = exact.lower
+    return r2.lower
+
+
 def leave_one_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:
-    """Compute leading eigenvectors of X X' - x x' in the basis U, for each x.
+    """Compute leading eigenvectors of X X' - x x' in the basis U.
 
-    Parameters
-    ----------
-    eigenvalues : ndarray of shape (m,)
-        Eigenvalues of X X' in decreasing order. The last may be an assumed eigenvalue for the
-        remainder of a column.
-    z : ndarray of shape (n_columns, m)
-        U'x of each column that is left out.
-    count : int
-        Number of eigenvectors.
-
-    Returns
-    -------
-    ndarray of shape (n_columns, m, count)
-        Unit vectors; U times these are the scores.
+    The result contains unit vectors (n_columns, m, count). ``eigenvalues`` (m,) are in decreasing
+    order; the last may be an assumed value for the remainder of a column. ``z`` (n_columns, m) is
+    U'x of each column x.
     """
     floor = np.sqrt(_MIN_WEIGHT) * np.linalg.norm(z, axis=1, keepdims=True)
     z = np.where(np.abs(z) < floor, floor, z)
@@ -229,18 +203,8 @@ def leave_one_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: in
 def leave_block_out_eigenvectors(eigenvalues: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:
     """Compute leading eigenvectors of X X' - B B' in the basis U.
 
-    Parameters
-    ----------
-    eigenvalues : ndarray of shape (m,)
-        Eigenvalues of X X' in decreasing order.
-    z : ndarray of shape (n_blocks, n_columns, m)
-        B'U of each block that is left out.
-    count : int
-        Number of eigenvectors.
-
-    Returns
-    -------
-    ndarray of shape (n_blocks, m, count)
+    The result contains unit vectors (n_blocks, m, count). ``z`` (n_blocks, n_columns, m) is B'U of
+    each block that is left out.
     """
     deflated = np.diag(eigenvalues) - np.swapaxes(z, 1, 2) @ z
     return np.asarray(np.linalg.eigh(deflated)[1][:, :, ::-1][:, :, :count])
@@ -270,7 +234,7 @@ def _bound_truncated(
     rest_at_bound = SecularEquations(np.append(poles, highest), weights)
     lower, upper = np.zeros((squares.size, count)), np.zeros((squares.size, count))
     for i in range(count):
-        # The higher the remainder lies, the less the eigenvalue decreases.
+        # The decrease of the eigenvalue is smaller if the remainder is at a larger eigenvalue.
         max_drop = _find_root(rest_at_zero, i).drop
         min_drop = np.minimum(_find_root(rest_at_bound, i).drop, max_drop)
         above, below = poles[: i + 1] - poles[i], poles[i + 1 :] - poles[i]
@@ -312,9 +276,10 @@ def _find_root(equations: SecularEquations, i: int) -> _Roots:
 
 
 def _find_roots_jointly(equations: SecularEquations, count: int) -> _Roots:
-    """Find the first roots of each secular equation, (n_columns, count), at once.
+    """Find the first roots of all secular equations, (n_columns, count).
 
-    With few columns and poles, one root after another would consist of many short operations.
+    With few columns and poles, separate iterations for each root would consist of many short
+    operations.
     """
     poles, weights = equations
     n_columns = weights.shape[0]
@@ -352,8 +317,8 @@ def _iterate(
 ) -> _Roots:
     """Find roots by the rational interpolation of [BNS78].
 
-    The poles above and those below the root are each replaced by one pole that agrees in value and
-    slope. The quadratic equation of the two poles is solved. The iterates are monotone.
+    The poles above the root are replaced by one pole with the same value and slope, as are those
+    below. The iteration solves the quadratic equation of the two poles. The iterates are monotone.
     """
     last = np.nextafter(gap, 0.0)  # excludes the pole below
     drop = np.clip(start, np.finfo(float).tiny, 0.999 * max_drop)
@@ -416,7 +381,7 @@ class _PoleSide(NamedTuple):
 def _split_poles(equations: SecularEquations, i: int, width: float) -> tuple[_PoleSide, _PoleSide]:
     """Split the poles into those above and below the i-th root.
 
-    The root drops by at most ``width``.
+    The root is at most ``width`` below L_i.
     """
     poles = equations.poles - equations.poles[i]
     centre, half_width = -0.5 * width, 0.5 * width
@@ -424,7 +389,7 @@ def _split_poles(equations: SecularEquations, i: int, width: float) -> tuple[_Po
     n_far_above = min(int(np.sum(poles >= centre + _FAR_DISTANCE * half_width)), i)
     last_near = max(int(np.sum(poles > centre - _FAR_DISTANCE * half_width)), i + 1)
     n_far_below = poles.size - last_near
-    # An expansion is faster for many poles only.
+    # An expansion is faster only for many poles.
     first = n_far_above if n_far_above > 2 * _EXPANSION_ORDER else 0
     last = last_near if n_far_below > 2 * _EXPANSION_ORDER else poles.size
 

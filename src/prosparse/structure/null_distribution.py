@@ -3,37 +3,38 @@
 Symbols: U (n x D) orthonormal centred scores with columns u_i; h_a(d) = sum_{i <= d} u_ai^2 the
 leverage of row a; y a centred column of unit length; R2(d) = sum_{i <= d} (u_i'y)^2.
 
-**Permutation.** The rows of y are exchangeable. Then E[R2(d)] = d / (n - 1), and the variance
-depends on the scores only through sum_a h_a(d)^2, and on the column only through sum_a y_a^4 [K95].
-If the column or the scores are Gaussian, R2(d) follows Beta(d / 2, (n - 1 - d) / 2) exactly.
+**Permutation.** The rows of y are exchangeable. Then E[R2(d)] = d / (n - 1). The variance depends
+on the scores only through sum_a h_a(d)^2, and on the column only through sum_a y_a^4 [K95]. If the
+column or the scores are Gaussian, R2(d) follows Beta(d / 2, (n - 1 - d) / 2) exactly.
 
-**Sign flips.** The entries of y have independent random signs, and their magnitudes are given. Rows
-may then have unequal noise. With M = sum_a y_a^2 u_a u_a', the covariance matrix of U'y,
+**Sign flips.** The entries of y have independent random signs and given magnitudes, so that rows
+may have unequal noise. With M = sum_a y_a^2 u_a u_a', the covariance matrix of U'y,
 
     E[R2(d)] = tr M(d),    Var[R2(d)] = 2 (|M(d)|_F^2 - sum_a h_a(d)^2 y_a^4),
 
 where M(d) is the leading d x d block. In residuals given groups and covariates, y_a^2 is smaller by
-the factor 1 - h'_a with the leverage h'_a of row a in their design (1/g in a group of g rows), for
-which it is corrected (`RowAdjustment`).
+the factor 1 - h'_a, where h'_a is the leverage of row a in the design (1/g in a group of g rows);
+this is corrected (`RowAdjustment`).
 
-The variance of U'y that M estimates contains the variance that U explains, if there is any. With
-few rows this costs much power. There y_a is replaced by its residual e_a / (1 - h_a) given the
-scores, with coefficients estimated from the other rows (estimator HC3 of regression [MW85]). With
-many rows, scores can adapt to noisy rows, and the residuals of these would be too small.
+The variance of U'y estimated by M includes any variance explained by U, which reduces the power if
+there are few rows. In this case, y_a is replaced by its residual e_a / (1 - h_a) given the scores,
+with coefficients estimated from the other rows (the HC3 estimator of regression [MW85]). With many
+rows, scores can adapt to noisy rows, whose residuals would then be too small.
 
-**Blocks.** A category with m + 1 levels is a block of m orthonormal columns, with rows b_a and
-squared lengths p_a = |b_a|^2, that are permuted, or get signs, together. A column is a block with
-m = 1 and p_a = y_a^2. The statistic is R2(d) = T(d) / min(d, m) with T(d) = sum_{i <= d} |B'u_i|^2,
-which is 1 at most. The moments of T(d) are those of [K95] for two projections, and under signs
+**Blocks.** A categorical variable with m + 1 levels is a block of m orthonormal columns with rows
+b_a and squared lengths p_a = |b_a|^2. Each row is permuted, or has its sign flipped, as a whole. A
+column is a block with m = 1 and p_a = y_a^2. The statistic is R2(d) = T(d) / min(d, m) with T(d) =
+sum_{i <= d} |B'u_i|^2, which is at most 1. Under permutation, the moments of T(d) are those of
+[K95] for two projections; under sign flips,
 
     E[T(d)] = sum_a h_a(d) p_a,    Var[T(d)] = 2 (|A(d)'A(d)|_F^2 - sum_a h_a(d)^2 p_a^2),
 
 where the rows of A(d) are the products of the entries of u_a and b_a.
 
-Each distribution is replaced by the beta distribution with the same mean and variance. A column
-with few large entries has few distinct signs: with k entries of equal size, no probability is below
-2^(1 - k). The effective number k of entries is 5 / (3 sum_a y_a^4), which is 5 n / 9 for Gaussian
-columns, and at most n.
+Each distribution is approximated by the beta distribution with the same mean and variance. A column
+with few large entries has few distinct sign patterns: with k entries of equal size, no p-value is
+below 2^(1 - k). The effective number k of entries is 5 / (3 sum_a y_a^4), which is 5 n / 9 for
+Gaussian columns, and at most n.
 
 [K95]  F. Kazi-Aoual, S. Hitier, R. Sabatier, J.-D. Lebreton. Refined approximations to permutation
        tests for multivariate inference. Computational Statistics & Data Analysis 20, 1995.
@@ -52,9 +53,12 @@ from ..data import Operator
 from ..data.arrays import from_numpy, to_numpy
 from ..parallel import in_parallel, slices_of
 
+# Rows up to which the moments of sign flips are computed from residuals, and the estimated number
+# of components has more weight.
+FEW_ROWS = 30
 _COLUMNS_PER_TASK = 1024
-_MAX_PRODUCTS = 256  # number of products of scores that are multiplied with the data at a time
-_MANY_ROWS = 1000  # rows beyond which fourth powers of entries are not needed
+_MAX_PRODUCTS = 256  # number of products of scores multiplied with the data at a time
+_MANY_ROWS = 1000  # number of rows above which fourth powers of entries are negligible
 _MIN_VARIANCE_RATIO = 1e-3  # relative to the Gaussian variance
 _MIN_CONCENTRATION = 1e-3
 _MIN_FREE = 1e-3  # lower bound of 1 - h_a
@@ -69,17 +73,17 @@ class Moments(NamedTuple):
 
 
 def gaussian_variance(mean: np.ndarray, dof: np.ndarray | int) -> np.ndarray:
-    """Compute the variance of a beta distribution of given size."""
+    """Compute the variance of a beta distribution from its mean and dof."""
     return np.asarray(2.0 * mean * (1.0 - mean) / (dof + 2.0))
 
 
 def gaussian_moments(
     d: np.ndarray, dof: np.ndarray | float, sizes: np.ndarray | float = 1.0
 ) -> Moments:
-    """Compute the moments of R2(d) of Gaussian columns, or with Gaussian scores.
+    """Compute the moments of R2(d) for Gaussian columns or Gaussian scores.
 
-    ``d`` (D,) are numbers of scores. ``dof`` and ``sizes``, numbers of columns m, are common or
-    (n_variables,). With m = 1 these are the moments of Beta(d / 2, (dof - d) / 2).
+    ``d`` (D,) are numbers of scores. ``dof`` and ``sizes``, the numbers of columns m, are numbers
+    or arrays (n_variables,). With m = 1, the moments are those of Beta(d / 2, (dof - d) / 2).
     """
     m, dof = (np.reshape(np.asarray(count, dtype=float), (-1, 1)) for count in (sizes, dof))
     mean = np.maximum(d, m) / dof  # d m / (dof min(d, m))
@@ -103,8 +107,7 @@ def permutation_moments(
     """
     d = np.arange(1.0, squared_leverages.shape[-1] + 1.0) if d is None else d
     n, m = (np.reshape(np.asarray(count, dtype=float), (-1, 1)) for count in (n, sizes))
-    # d and m are at least n - 1 only for columns with few observed rows, whose moments are not
-    # used.
+    # If d or m is at least n - 1, the column has few observed rows, and its moments are not used.
     expected = 2.0 * d * np.maximum(n - 1.0 - d, 1.0) / ((n - 1.0) ** 2 * (n + 1.0))
     expected = expected * m * np.maximum(n - 1.0 - m, 1.0) / (n - 2.0)
     of_scores = n * (n + 1.0) * squared_leverages - (n - 1.0) * d * (d + 2.0)
@@ -123,7 +126,7 @@ def sign_flip_moments(M: np.ndarray, squared_diagonal: np.ndarray) -> Moments:
     """
     D = squared_diagonal.shape[1]
     i, k = upper_triangle(D)
-    # Entry (i, k) counts in the leading blocks of size d > k, and twice off the diagonal.
+    # Entry (i, k) is in the leading blocks of size d > k, and counts twice off the diagonal.
     counts = np.where(i == k, 1.0, 2.0)[:, None] * (k[:, None] < np.arange(1, D + 1))
     squared_norm = M**2 @ counts
     mean = np.cumsum(M[:, i == k], axis=1)
@@ -157,7 +160,7 @@ def common_flip_moments(
         is_leading, on_diagonal = columns[:, None] < d, rows == columns
         mean += M[:, on_diagonal] @ is_leading[on_diagonal].astype(float)
         squared_norm += M**2 @ (np.where(on_diagonal, 1.0, 2.0)[:, None] * is_leading)
-    if n > _MANY_ROWS:  # (tr M)^2 / n is a lower bound, and the term is small
+    if n > _MANY_ROWS:  # the term is small, and (tr M)^2 / n is a lower bound
         return Moments(mean, 2.0 * (squared_norm - mean**2 / n))
     leverages = np.column_stack([np.zeros(n), np.cumsum(scores**2, axis=1)])[:, d]
     squared_diagonal = sums(4, (correction * leverages) ** 2) / squares**2
@@ -167,10 +170,10 @@ def common_flip_moments(
 def residual_flip_moments(
     scores: np.ndarray, Y: np.ndarray, design_leverages: np.ndarray
 ) -> Moments:
-    """Compute the moments under random signs of residuals, [MW85].
+    """Compute the moments of R2(d) under random signs of residuals, [MW85].
 
     ``scores`` (n_variables, n, D) and blocks ``Y`` (n_variables, n, m) are orthonormal, and
-    ``design_leverages`` (n,) are the leverages of the rows in the design of their adjustment.
+    ``design_leverages`` (n,) are the leverages of the rows in the design of the adjustment.
     """
     n_variables, n, D = scores.shape
     mean, variance = np.zeros((2, n_variables, D))
@@ -192,7 +195,7 @@ def residual_flip_moments(
 def block_flip_moments(scores: np.ndarray, Y: np.ndarray) -> Moments:
     """Compute the moments of R2(d) under random signs of the rows of blocks.
 
-    ``scores`` (n_variables, n, D) and ``Y`` (n_variables, n, m).
+    The arrays ``scores`` (n_variables, n, D) and ``Y`` (n_variables, n, m) are orthonormal.
     """
     leading = np.arange(scores.shape[2])
     squared = np.sum(_product_gram(scores, Y) ** 2, axis=(2, 4))
@@ -221,8 +224,8 @@ def upper_triangle(D: int) -> tuple[np.ndarray, np.ndarray]:
 class BetaParameters(NamedTuple):
     """Parameters of the beta distributions with given moments."""
 
-    explained: np.ndarray  # half the degrees of freedom of the scores
-    unexplained: np.ndarray  # half the other degrees of freedom
+    explained: np.ndarray  # half of the degrees of freedom of the scores
+    unexplained: np.ndarray  # half of the residual degrees of freedom
 
 
 def beta_parameters(moments: Moments) -> BetaParameters:

@@ -1,29 +1,27 @@
 """Standardised data with missing values and blocks.
 
-A *block* holds the orthonormal indicator columns of a category (`null_distribution`), which belong
-to one variable; a number is a block of one column. With D scores of the other variables, the
-statistic of a block with m columns B is R2(d) = |U'B|_F^2 / m, the mean over its columns.
+A *block* contains the orthonormal columns of a categorical variable (`null_distribution`); a
+numeric variable is a block of one column. With D scores of the other variables, the statistic of a
+block with m columns B is R2(d) = |U'B|_F^2 / m, the mean over its columns.
 
-A missing value must not be replaced by what other variables predict before the test: the variable
-would share variance with them by construction. Therefore
+Missing values must not be imputed from other variables before the test, because the variable would
+share variance with these by construction. Therefore,
 
 * the components of a set of columns, the *members*, are those of the members with their missing
   values filled by a low-rank fit to the members alone;
 * column j is tested on the rows O_j in which it is observed. The scores for a member are those of
   the other members (`leave_one_out`). On O_j they are adjusted for the design and orthonormalised:
   W_j, (|O_j| x D), with R2(d) = sum_{i <= d} (w_i'y)^2 / |y|^2. Given the scores and the pattern of
-  missing values, the null distributions of `null_distribution` hold with |O_j| rows.
+  missing values, the null distributions of `null_distribution` apply with |O_j| rows.
 
 A fill that used column j would carry its entries into the scores. The members are therefore filled
-again without each member, if there are few. With many members, missing values keep the mean of
-their column: each row has enough observed values, and the leave-one-out components are exact. A
-category is missing in all columns of its block at once.
+again without each member, if there are few. With many members or rows, missing values keep the mean
+of their column: each row has enough observed values, or the test enough rows, and the leave-one-out
+components are exact. A category is missing in all columns of its block at once.
 
-The low-rank fit shrinks singular values by the optimal shrinker of Gavish and Donoho [GD17].
-Without signals, missing values keep the mean of their column.
-
-[GD17]  M. Gavish, D. L. Donoho. Optimal shrinkage of singular values. IEEE Transactions on
-        Information Theory 63, 2017.
+With many columns, A'A and A'y of the scores A of all members on the rows O_j are products of
+matrices (`common_products`), and y'S of a member with scores that exclude it follows from the
+secular equation (`leave_one_out`).
 """
 
 from __future__ import annotations
@@ -37,34 +35,57 @@ from ..data import DenseOperator, Operator
 from ..data.row_adjustment import RowAdjustment
 from ..parallel import in_parallel, slices_of
 from .leading_components import MIN_DOF, PrincipalComponents, StandardisedData
-from .leave_one_out import leave_block_out_eigenvectors, leave_one_out_eigenvectors
-from .null_distribution import Moments, block_flip_moments, residual_flip_moments
+from .leave_one_out import (
+    approximate_leave_one_out_r2,
+    leave_block_out_eigenvectors,
+    leave_one_out_eigenvectors,
+)
+from .low_rank_fill import fill_by_components
+from .null_distribution import (
+    FEW_ROWS,
+    Moments,
+    block_flip_moments,
+    residual_flip_moments,
+    sign_flip_moments,
+    upper_triangle,
+)
 
-MIN_OBSERVED = 5.0  # number of rows that the moments of permutations require
+# Maximum number of scores that are computed separately for each column, without the column. With
+# more, the scores of all members are used: one column then has little effect.
+MAX_OWN_SCORES = 2**22
+MIN_OBSERVED = 5.0  # minimum number of rows for the moments of permutations
 MAX_FILLED = 50  # maximum number of members whose missing values are filled
-N_FILL_ITERATIONS = 12
-_FILL_TOLERANCE = 1e-3  # change of the filled entries relative to the observed ones
+_MAX_FILLED_ENTRIES = 2**16  # with many rows, the test needs no fill to be powerful
 _ENTRIES_PER_CHUNK = 2**21
 _COLUMNS_PER_CHUNK = 1024
+_ROWS_PER_CHUNK = 2**14
 _MIN_VARIANCE = 1e-9  # relative variance below which a column is constant
 _RIDGE = 1e-10  # relative diagonal term for scores that are collinear on few rows
 _MIN_RESIDUAL = 1e-9
-_MIN_SINGULAR = 1e-8  # relative singular value of a score that counts as zero
+_MIN_SINGULAR = 1e-8  # relative singular value below which a score is zero
 
 
 class Observed(NamedTuple):
     """Result of `observed_data`."""
 
     data: ObservedData
-    factors: np.ndarray  # of the columns; zeros for columns that are not tested
+    factors: np.ndarray  # multipliers of the columns; 0 for columns that are not tested
 
 
 class ObservedStatistics(NamedTuple):
     """Leave-one-out statistics of some variables."""
 
-    r2: np.ndarray  # (k, D) R2 with each score given the ones before it
-    partial_r2: np.ndarray  # (k, D) squared (multiple) partial correlation given all other scores
+    r2: np.ndarray  # (k, D) R2 of each score given the preceding ones
     squared_leverages: np.ndarray  # (k, D) sum_a h_a(d)^2
+
+
+class ScoreProducts(NamedTuple):
+    """Products of A, the design (c columns) and the D scores, on the observed rows of variables."""
+
+    A: np.ndarray  # (k, n, c + D), zeros in rows that are not observed; (n, c + D) if common
+    Y: np.ndarray  # (k, n, m) columns of unit length
+    gram: np.ndarray  # (k, c + D, c + D) A'A
+    with_columns: np.ndarray  # (k, c + D, m) A'Y
 
 
 class ObservedData(StandardisedData):
@@ -78,7 +99,7 @@ class ObservedData(StandardisedData):
     seen : bool ndarray of shape (n, p)
         Mask of the observed entries of the p variables.
     adjustment : RowAdjustment
-        Design whose residuals the columns are.
+        Design of which the columns are residuals.
     sizes : int ndarray of shape (p,) or None
         Number of columns of each variable; ones by default.
     """
@@ -127,7 +148,7 @@ class ObservedData(StandardisedData):
         return self.Z[:, self.columns_of(members)], seen
 
     def member_operator(self, members: np.ndarray) -> Operator:
-        """Return the members with filled missing values; the last one is cached."""
+        """Return the members with imputed missing values; cache the last matrix."""
         if self._last_subset is None or not np.array_equal(self._last_subset[0], members):
             self._last_subset = None
             Z = self.Z[:, self.columns_of(members)]
@@ -139,7 +160,7 @@ class ObservedData(StandardisedData):
     def member_scores(self, found: PrincipalComponents, columns: np.ndarray, D: int) -> np.ndarray:
         """Compute scores that exclude each variable, (k or 1, n, D).
 
-        The variables have the same size.
+        The variables must have the same size.
         """
         U = self.scores(found, found.eigenvalues.size)
         is_member = found.members[columns]
@@ -163,10 +184,12 @@ class ObservedData(StandardisedData):
 
     def _fills(self, members: np.ndarray) -> bool:
         """Return whether missing values of the members are filled."""
-        return self._has_missing and int(members.sum()) <= MAX_FILLED
+        count = int(members.sum())
+        is_small = count <= MAX_FILLED and count * self.n <= _MAX_FILLED_ENTRIES
+        return self._has_missing and is_small
 
     def _scores_without(self, members: np.ndarray, column: int, D: int) -> np.ndarray:
-        """Compute the scores of the members without one.
+        """Compute the scores of the members without one variable.
 
         The scores are cached.
         """
@@ -181,63 +204,102 @@ class ObservedData(StandardisedData):
             last[1][column] = U * (values > _MIN_SINGULAR * values[0])
         return last[1][column][:, :D]
 
-    def observed_scores(
+    def _uses_common_scores(
         self, found: PrincipalComponents, columns: np.ndarray, D: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Orthonormalise the scores that exclude each column on its observed rows.
+    ) -> np.ndarray:
+        """Return whether products of each variable are those of `common_products`."""
+        if self.n * self.p * D <= MAX_OWN_SCORES:
+            return np.zeros(columns.size, dtype=bool)
+        n_scores = int(found.members.sum()) * self.n * D
+        has_own = self._fills(found.members) or n_scores <= MAX_OWN_SCORES
+        is_common = (self.sizes[columns] == 1) & (self.n_observed[columns] > FEW_ROWS)
+        return np.asarray(is_common & ~(found.members[columns] & has_own))
 
-        Returns
-        -------
-        W : ndarray of shape (k, n, D)
-            Orthonormal columns, orthogonal to the design; zeros in rows that are not observed.
-        partial : ndarray of shape (k, n, D)
-            Unit residuals of each score given all others and the design.
-        leverages : ndarray of shape (k, n)
-            Leverages of the design on the observed rows.
-        """
-        rows = self.seen[:, columns].T[:, :, None]
-        Q = self.adjustment.basis
-        c = Q.shape[1]
+    def own_products(
+        self, found: PrincipalComponents, columns: np.ndarray, D: int
+    ) -> ScoreProducts:
+        """Compute products with the scores that exclude each variable."""
+        Q, Y = self.adjustment.basis, self._unit_columns(columns)
+        rows, c = self.seen[:, columns].T[:, :, None], Q.shape[1]
         A = np.empty((columns.size, self.n, c + D))
         np.multiply(rows, Q, out=A[:, :, :c])
         np.multiply(rows, self.member_scores(found, columns, D), out=A[:, :, c:])
-        gram = np.swapaxes(A, 1, 2) @ A
-        diagonal = np.arange(c + D)
-        scale = np.maximum(gram[:, diagonal, diagonal], 1e-300)
-        gram[:, diagonal, diagonal] += _RIDGE * scale + 1e-300
-        L = np.linalg.cholesky(gram)
-        inverse = np.linalg.inv(L)
-        W = A @ np.swapaxes(inverse, 1, 2)
-        # The last row of the inverse factor gives the residual of the last score given all others;
-        # the inverse of the Gram matrix gives those of all scores.
-        precision = np.swapaxes(inverse, 1, 2) @ inverse
-        partial = A @ precision[:, :, c:]
-        partial /= np.sqrt(np.maximum(precision[:, diagonal[c:], diagonal[c:]], 1e-300))[:, None, :]
-        return W[:, :, c:], partial, np.sum(W[:, :, :c] ** 2, axis=2)
+        transposed = np.swapaxes(A, 1, 2)
+        return ScoreProducts(A, Y, _add_ridge(transposed @ A), transposed @ Y)
+
+    def common_products(
+        self, found: PrincipalComponents, columns: np.ndarray, D: int
+    ) -> ScoreProducts:
+        """Compute products with the scores of all members by products of matrices.
+
+        A'y of a member has the lengths of the products with scores that exclude it. A'A is that of
+        all members: with many, one hardly changes the leverages of the rows.
+        """
+        A = np.column_stack([self.adjustment.basis, self.scores(found, D)])
+        missing = ~self.seen[:, columns]
+        rows = np.flatnonzero(missing.any(axis=1))
+        gram = A.T @ A - weighted_gram(missing[rows].T, A[rows])
+        z, squares = found.projections[columns, :D], self.sums_of_squares[columns, None]
+        index = np.flatnonzero(found.members[columns])
+        if index.size:
+            position = np.cumsum(found.members)[columns[index]] - 1
+            r2 = approximate_leave_one_out_r2(
+                found.eigenvalues,
+                found.member_projections[position],
+                squares[index, 0],
+                D,
+                found.eigenvalue_bound,
+            )
+            z[index] = np.sqrt(r2 * squares[index]) * np.sign(z[index])
+        products = np.zeros((columns.size, A.shape[1], 1))
+        products[:, -D:, 0] = z / np.sqrt(np.maximum(squares, 1e-300))
+        return ScoreProducts(A, self._unit_columns(columns), _add_ridge(gram), products)
+
+    def _common_leverages(
+        self, A: np.ndarray, columns: np.ndarray, weights: np.ndarray, D: int
+    ) -> np.ndarray:
+        """Compute sum_a v_ja h_a(d)^2 for weights v (k, n) and scores of all members.
+
+        Leverages on the observed rows are those on all rows, scaled to the sum d.
+        """
+        leverages = np.cumsum(A[:, -D:] ** 2, axis=1)
+        scale = np.arange(1.0, D + 1.0) / np.maximum(self.seen[:, columns].T @ leverages, 1e-300)
+        return np.asarray((weights @ leverages**2) * scale**2)
 
     def _unit_columns(self, columns: np.ndarray) -> np.ndarray:
-        """Return columns of unit length of variables of the same size m, (k, n, m)."""
+        """Return unit columns of variables of the same size m, (k, n, m)."""
         Y = self.Z[:, self._positions(columns)].T
         lengths = np.sqrt(np.maximum(np.sum(Y * Y, axis=1, keepdims=True), 1e-300))
         return np.swapaxes((Y / lengths).reshape(columns.size, -1, self.n), 1, 2)
 
     def _map_chunks(
         self,
-        compute: Callable[[np.ndarray], tuple[np.ndarray, ...]],
+        compute: Callable[[ScoreProducts, np.ndarray], tuple[np.ndarray, ...]],
+        found: PrincipalComponents,
         columns: np.ndarray,
         D: int,
         count: int,
     ) -> list[np.ndarray]:
         """Compute ``count`` arrays (k, D) by chunks of equal size."""
-        sizes, chunks = self.sizes[columns], []
+        sizes, is_common = self.sizes[columns], self._uses_common_scores(found, columns, D)
+        chunks = [
+            part
+            for chunk in slices_of(columns.size, max(256, _ENTRIES_PER_CHUNK // self.n))
+            if (part := np.arange(columns.size)[chunk][is_common[chunk]]).size
+        ]
         for size in np.unique(sizes):
-            index = np.flatnonzero(sizes == size)
+            index = np.flatnonzero((sizes == size) & ~is_common)
             width = self.n * (D * int(size) + self.adjustment.n_parameters)
             step = max(1, _ENTRIES_PER_CHUNK // width)
             chunks += [index[chunk] for chunk in slices_of(index.size, step)]
+
+        def compute_chunk(chunk: np.ndarray) -> tuple[np.ndarray, ...]:
+            products = self.common_products if is_common[chunk[0]] else self.own_products
+            return compute(products(found, columns[chunk], D), columns[chunk])
+
+        self.scores(found, 1)  # caches the members
         results = [np.zeros((columns.size, D)) for _ in range(count)]
-        parts = in_parallel(lambda chunk: compute(columns[chunk]), chunks)
-        for chunk, part in zip(chunks, parts, strict=True):
+        for chunk, part in zip(chunks, in_parallel(compute_chunk, chunks), strict=True):
             for result, values in zip(results, part, strict=True):
                 result[chunk] = values
         return results
@@ -247,35 +309,37 @@ class ObservedData(StandardisedData):
     ) -> ObservedStatistics:
         """Compute the leave-one-out statistics of some variables."""
 
-        def compute(chunk: np.ndarray) -> tuple[np.ndarray, ...]:
-            W, partial, _ = self.observed_scores(found, chunk, D)
-            Y = self._unit_columns(chunk)
-            products = np.swapaxes(W, 1, 2) @ Y
-            r2 = np.mean(products**2, axis=2)
-            # Squared multiple correlation of residual scores with the residuals of the block.
-            along = np.swapaxes(partial, 1, 2) @ Y
-            unexplained = np.eye(Y.shape[2]) - np.swapaxes(products, 1, 2) @ products
-            unexplained += _RIDGE * np.eye(Y.shape[2])
-            ratio = np.sum(
-                along * np.swapaxes(np.linalg.solve(unexplained, np.swapaxes(along, 1, 2)), 1, 2),
-                axis=2,
-            )
-            ratio = np.maximum(ratio, 0.0)
-            squared_leverages = np.sum(np.cumsum(W**2, axis=2) ** 2, axis=1)
-            return np.minimum(r2, 1.0), ratio / (1.0 + ratio), squared_leverages
+        def compute(products: ScoreProducts, chunk: np.ndarray) -> tuple[np.ndarray, ...]:
+            L = np.linalg.cholesky(products.gram)
+            r2 = np.mean(np.linalg.solve(L, products.with_columns)[:, -D:] ** 2, axis=2)
+            if products.A.ndim == 2:
+                leverages = self._common_leverages(products.A, chunk, self.seen[:, chunk].T, D)
+            else:
+                W = products.A @ np.swapaxes(np.linalg.inv(L)[:, -D:], 1, 2)
+                leverages = np.sum(np.cumsum(W**2, axis=2) ** 2, axis=1)
+            return np.minimum(r2, 1.0), leverages
 
-        self.scores(found, 1)  # caches the members
-        return ObservedStatistics(*self._map_chunks(compute, columns, D, 3))
+        return ObservedStatistics(*self._map_chunks(compute, found, columns, D, 2))
 
     def sequential_r2(self, members: np.ndarray, count: int) -> np.ndarray:
-        return self._member_statistics(members, count).r2
+        found = self.principal_components(members, count)
+        return self.statistics(found, np.arange(self.p), min(count, found.eigenvalues.size)).r2
 
     def partial_r2(self, members: np.ndarray, count: int) -> np.ndarray:
-        return self._member_statistics(members, count).partial_r2
-
-    def _member_statistics(self, members: np.ndarray, count: int) -> ObservedStatistics:
         found = self.principal_components(members, count)
-        return self.statistics(found, np.arange(self.p), min(count, found.eigenvalues.size))
+        D = min(count, found.eigenvalues.size)
+
+        def compute(products: ScoreProducts, chunk: np.ndarray) -> tuple[np.ndarray, ...]:
+            # Squared multiple correlation of residual scores with the residuals of the block.
+            precision, Y = np.linalg.inv(products.gram), products.with_columns
+            coefficients = precision @ Y
+            unexplained = (1.0 + _RIDGE) * np.eye(Y.shape[2]) - np.swapaxes(Y, 1, 2) @ coefficients
+            along = np.swapaxes(coefficients[:, -D:], 1, 2)
+            ratio = np.sum(along * np.linalg.solve(unexplained, along), axis=1)
+            ratio = np.maximum(ratio / np.diagonal(precision, axis1=1, axis2=2)[:, -D:], 0.0)
+            return (ratio / (1.0 + ratio),)
+
+        return self._map_chunks(compute, found, np.arange(self.p), D, 1)[0]
 
     def flip_means(self, U: np.ndarray) -> np.ndarray:
         observed = np.maximum(self.seen.T @ U**2, 1e-300)  # squared length on the observed rows
@@ -307,42 +371,68 @@ class ObservedData(StandardisedData):
         return StandardisedData(DenseOperator(Z), self.adjustment)
 
     def last_tested(self, columns: np.ndarray, D: int) -> np.ndarray:
-        """Return the largest supported number up to each d, (k, D).
+        """Return the largest supported number of components up to each d, (k, D).
 
-        Numbers are counted from 0. A column with few observed rows supports few components.
+        Numbers start at 0. A column with few observed rows supports few components.
         """
         limit = np.maximum((self.dofs[columns] + 1.0) // 3.0, 1.0)
         return np.minimum(np.arange(D), limit[:, None] - 1.0).astype(int)
 
-    def flip_moments(
-        self, found: PrincipalComponents, columns: np.ndarray, D: int, few_rows: int
-    ) -> Moments:
-        """Compute the moments of R2(d) under random signs of the observed entries."""
+    def flip_moments(self, found: PrincipalComponents, columns: np.ndarray, D: int) -> Moments:
+        """Compute the moments of R2(d) under random signs of observed entries."""
+        c = self.adjustment.n_parameters
 
-        def compute(chunk: np.ndarray) -> tuple[np.ndarray, ...]:
-            W, _, design_leverages = self.observed_scores(found, chunk, D)
-            Y = self._unit_columns(chunk)
-            has_few = self.n_observed[chunk] <= few_rows
+        def compute(products: ScoreProducts, chunk: np.ndarray) -> tuple[np.ndarray, ...]:
+            A, Y = products.A, products.Y
+            inverse = np.linalg.inv(np.linalg.cholesky(products.gram))
+            if A.ndim == 2:
+                # The leverages of the design are inversely proportional to the number of rows.
+                free = (1.0 - c / self.n) / (1.0 - c / self.n_observed[chunk])
+                squares = Y[:, :, 0] ** 2 * self.adjustment.flip_correction * free[:, None]
+                half = inverse[:, -D:]
+                M = half @ weighted_gram(squares, A) @ np.swapaxes(half, 1, 2)
+                fourth = self._common_leverages(A, chunk, squares**2, D)
+                i, k = upper_triangle(D)
+                return sign_flip_moments(M[:, i, k], fourth)
+            W = A @ np.swapaxes(inverse, 1, 2)
+            scores, leverages = W[:, :, -D:], np.sum(W[:, :, :-D] ** 2, axis=2)
+            corrected = Y / np.sqrt(np.maximum(1.0 - leverages, _MIN_RESIDUAL))[:, :, None]
             mean, variance = np.zeros((2, chunk.size, D))
-            for part, is_few in ((has_few, True), (~has_few, False)):
-                if not part.any():
-                    continue
-                if is_few:
-                    moments = residual_flip_moments(W[part], Y[part], design_leverages[part])
-                else:
-                    free = np.maximum(1.0 - design_leverages[part], _MIN_RESIDUAL)
-                    moments = block_flip_moments(W[part], Y[part] / np.sqrt(free)[:, :, None])
-                mean[part], variance[part] = moments
+            few = self.n_observed[chunk] <= FEW_ROWS
+            if few.any():
+                of_few = residual_flip_moments(scores[few], Y[few], leverages[few])
+                mean[few], variance[few] = of_few
+            if not few.all():
+                mean[~few], variance[~few] = block_flip_moments(scores[~few], corrected[~few])
             return mean, variance
 
-        return Moments(*self._map_chunks(compute, columns, D, 2))
+        return Moments(*self._map_chunks(compute, found, columns, D, 2))
+
+
+def _add_ridge(gram: np.ndarray) -> np.ndarray:
+    """Add a small diagonal term, for scores that are collinear on few rows."""
+    diagonal = np.arange(gram.shape[1])
+    scale = np.maximum(gram[:, diagonal, diagonal], 1e-300)
+    gram[:, diagonal, diagonal] += _RIDGE * scale + 1e-300
+    return gram
+
+
+def weighted_gram(weights: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """Compute sum_a w_ja A_a A_a' for each row j of the weights (k, n), (k, m, m)."""
+    i, k = upper_triangle(A.shape[1])
+    packed = np.zeros((weights.shape[0], i.size))
+    for rows in slices_of(A.shape[0], _ROWS_PER_CHUNK):
+        packed += weights[:, rows] @ (A[rows][:, i] * A[rows][:, k])
+    gram = np.empty((weights.shape[0], A.shape[1], A.shape[1]))
+    gram[:, i, k] = gram[:, k, i] = packed
+    return gram
 
 
 def fill_by_design(op: Operator, seen: np.ndarray, adjustment: RowAdjustment) -> DenseOperator:
-    """Fill missing values by the fitted values of the design.
+    """Impute missing values by the fitted values of the design.
 
-    The least-squares coefficients of the filled columns are those of the observed entries, and
-    residuals of missing entries are 0.
+    The imputed columns have the least-squares coefficients of the observed entries, and residuals
+    of missing entries are 0.
     """
     Z = np.where(seen, np.asarray(op.dense(), dtype=float), 0.0)
     Q = adjustment.basis
@@ -360,10 +450,10 @@ def fill_by_design(op: Operator, seen: np.ndarray, adjustment: RowAdjustment) ->
 def observed_data(
     op: Operator, seen: np.ndarray, adjustment: RowAdjustment, sizes: np.ndarray | None = None
 ) -> Observed:
-    """Scale residuals to unit variance, and orthogonalise blocks.
+    """Scale residuals to unit variance and orthogonalise blocks.
 
     Columns with too few observed rows become zero and are not tested. ``seen`` is the mask of the
-    columns, and ``sizes`` are the numbers of columns of the variables.
+    observed entries, and ``sizes`` are the numbers of columns of the variables.
     """
     Z = np.where(seen, np.asarray(op.dense(), dtype=float), 0.0)
     count, squares = seen.sum(axis=0), np.sum(Z * Z, axis=0)
@@ -385,67 +475,3 @@ def _orthogonalise(B: np.ndarray, count: int) -> np.ndarray:
     is_free = eigenvalues > _MIN_VARIANCE
     inverse = np.where(is_free, 1.0 / np.sqrt(np.where(is_free, eigenvalues, 1.0)), 0.0)
     return np.asarray(B @ (V * inverse) @ V.T)
-
-
-def fill_by_components(Z: np.ndarray, seen: np.ndarray, dof: int) -> np.ndarray:
-    """Fill missing values by iterated fits of low rank, shrunken by [GD17].
-
-    Parameters
-    ----------
-    Z : ndarray of shape (n, q)
-        Standardised columns, zero where a value is missing.
-    seen : bool ndarray of shape (n, q)
-    dof : int
-        Degrees of freedom of the rows.
-
-    Returns
-    -------
-    ndarray of shape (n, q)
-    """
-    n, q = Z.shape
-    if seen.all() or q < 2:
-        return Z.copy()
-    filled, size = Z, float(np.linalg.norm(Z))
-    rank = max(1, min(dof // 3, (q - 1) // 2, 24))
-    for _ in range(N_FILL_ITERATIONS):
-        is_wide = n <= q
-        gram = filled @ filled.T if is_wide else filled.T @ filled
-        eigenvalues, vectors = np.linalg.eigh(gram)
-        eigenvalues, vectors = np.maximum(eigenvalues[::-1], 0.0), vectors[:, ::-1]
-        factors = _shrinkage(eigenvalues, dof, q, rank)
-        kept = np.flatnonzero(factors > 0.0)
-        if kept.size == 0:
-            return Z.copy()
-        V = vectors[:, kept]
-        if is_wide:
-            fitted = V @ (factors[kept, None] * (V.T @ filled))
-        else:
-            fitted = (filled @ V * factors[kept]) @ V.T
-        new = np.where(seen, Z, fitted)
-        change = float(np.linalg.norm(new - filled))
-        filled = new
-        if change <= _FILL_TOLERANCE * size:
-            break
-    return np.asarray(filled)
-
-
-def _shrinkage(eigenvalues: np.ndarray, dof: int, q: int, rank: int) -> np.ndarray:
-    """Return factors of the first singular values, [GD17] (7).
-
-    The factors of singular values of noise are zero.
-
-    The noise variance is that of the singular values below the edge of white noise.
-    """
-    smaller, larger = min(dof, q), max(dof, q)
-    beta = smaller / larger
-    edge = (1.0 + np.sqrt(beta)) ** 2  # largest eigenvalue of white noise, relative to its variance
-    count = 0
-    while True:
-        noise = float(np.sum(eigenvalues[count:smaller])) / ((smaller - count) * larger)
-        y2 = eigenvalues[:rank] / max(noise * larger, 1e-300)
-        above = y2 > edge
-        if int(above.sum()) <= count:
-            break
-        count = int(above.sum())
-    inside = np.maximum((y2 - beta - 1.0) ** 2 - 4.0 * beta, 0.0)
-    return np.where(above, np.sqrt(inside) / np.maximum(y2, 1e-300), 0.0)

@@ -1,19 +1,19 @@
 """Test of the largest correlation of a column with any other column.
 
-Variables that share variance with one or two others form no leading component. The statistic of
-column j is its largest squared correlation r^2, with column k. For blocks of m_j and m_k columns
-(`null_distribution`), r^2 is the sum of the squared canonical correlations over min(m_j, m_k), and
-largest is that of the smallest p-value. The p-value is p - 1 (the number of other columns) times
-the larger of two probabilities:
+Variables that share variance with only one or two others form no leading component. The statistic
+of column j is its largest squared correlation r^2 with another column k. For blocks of m_j and m_k
+columns (`null_distribution`), r^2 is the sum of the squared canonical correlations divided by
+min(m_j, m_k), and the block with the smallest p-value is used. The p-value is p - 1 (the number of
+other columns) times the larger of two probabilities:
 
 * under permutation, r^2 follows Beta(1/2, (dof - 1) / 2) with the variance corrected for the fourth
   moments of both columns, or the beta distribution for blocks;
 * under random signs, sum_a e_a w_a with w_a = y_a x_a. Chernoff's bound is
   P(|sum_a e_a w_a| >= t) <= 2 exp(min_s sum_a log cosh(s w_a) - s t).
   It holds for any magnitudes, and equals 2^(1 - k) at the largest value of k equal terms. Terms
-  below 5 % of the largest are ignored: the zeros of two rare columns, centred at small means, would
-  count as agreeing signs. Blocks are replaced by the first pair of canonical variables, and the
-  bound is multiplied by m_j m_k.
+  below 5 % of the largest are ignored, because the zeros of two rare columns, centred at small
+  means, would count as equal signs. Blocks are replaced by the first pair of canonical variables,
+  and the bound is multiplied by m_j m_k.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..parallel import slices_of
 from .leading_components import StandardisedData
 from .null_distribution import beta_tail, permutation_moments
 
-# Maximum number of products for the p x p correlations. Beyond it, pairs are not searched.
+# Maximum number of products for the p x p correlations. Above this maximum, pairs are not tested.
 MAX_PRODUCTS = 2**33
 _ENTRIES_PER_BLOCK = 2**22  # correlations that are in memory at a time
 _MAX_PVALUE = 0.1  # larger p-values are not computed accurately
@@ -38,7 +38,7 @@ class LargestCorrelations(NamedTuple):
     """Result of `find_largest_correlations`."""
 
     pvalues: np.ndarray  # (p,) bounds; 1 if above `_MAX_PVALUE`
-    partners: np.ndarray  # (p,) the most correlated column; -1 if pairs were not searched
+    partners: np.ndarray  # (p,) the most correlated column; -1 if pairs were not tested
 
 
 def find_largest_correlations(
@@ -80,7 +80,7 @@ def _permutation_pvalues(
     partners: np.ndarray,
     products: np.ndarray,
 ) -> np.ndarray:
-    """Compute p - 1 times the p-values, for partners of a common size."""
+    """Compute p - 1 times the p-values for partners of the same size."""
     m, of_partners = data.sizes[columns], data.sizes[partners]
     moments = permutation_moments(
         (fourth_moments[partners] * of_partners * (of_partners + 2.0) / 3.0)[:, None],
@@ -138,7 +138,7 @@ def sign_flip_bound(W: np.ndarray, correction: np.ndarray) -> np.ndarray:
     """Bound P(|sum_a e_a w_a| >= |sum_a w_a|) for random signs e.
 
     ``W`` (n, k) has the terms of one pair in each column. ``correction`` (n,) multiplies the
-    squared terms, for columns centred within groups. The bound holds for any s. The iterations
+    squared terms, for columns centred within groups. The bound is valid for any s. The iterations
     increase s monotonically, because the derivative of log cosh is concave.
     """
     W = np.where(np.abs(W) >= _MIN_RELATIVE_TERM * np.max(np.abs(W), axis=0), W, 0.0)

@@ -1,4 +1,4 @@
-"""Data that are tested: residuals with rows of equal scale."""
+"""Data to be tested: residuals with rows of equal scale."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .row_scale import equalise_rows, estimate_row_scale
 
 
 class PreparedData(NamedTuple):
-    """Data that are tested, and the scales of the rows."""
+    """Data to be tested, and the scales of the rows."""
 
     data: StandardisedData
     row_scale: np.ndarray  # (n,) relative to the median row
@@ -28,24 +28,12 @@ def prepare_data(
     seen: np.ndarray | None = None,
     sizes: np.ndarray | None = None,
 ) -> PreparedData:
-    """Adjust a data matrix for groups and covariates.
+    """Adjust a data matrix for groups and covariates, and equalise its rows.
 
-    Parameters
-    ----------
-    op : Operator
-        Data matrix with columns of equal variance.
-    adjustment : RowAdjustment
-    robust : bool
-        Whether rows are divided by their scale.
-    seen : bool ndarray of shape (n, p) or None
-        Mask of the observed entries; None if none are missing. The missing values of ``op`` are
-        filled by `fill_by_design`.
-    sizes : int ndarray or None
-        Numbers of columns of the variables, if there are blocks. Requires ``seen``.
-
-    Returns
-    -------
-    PreparedData
+    The columns have equal variance. If ``robust``, rows are divided by their scale. ``seen`` (n,
+    n_columns) marks the observed entries if some are missing; missing entries are imputed by
+    `fill_by_design`. ``sizes`` are the numbers of columns of the variables if there are blocks;
+    ``sizes`` requires ``seen``.
     """
     if seen is None:
         if robust:
@@ -67,9 +55,9 @@ def scale_of_numbers(
     seen: np.ndarray | None = None,
     sizes: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Estimate the scale of each row from the variables of one column, (n,).
+    """Estimate the scale of each row from numeric variables, (n,).
 
-    The magnitudes of indicators depend on the frequencies of the levels only.
+    Indicators are not used, because their magnitudes depend only on the frequencies of the levels.
     """
     single = None if sizes is None else np.flatnonzero(np.repeat(sizes, sizes) == 1)
     return estimate_row_scale(op, adjustment, seen, single)
@@ -80,7 +68,7 @@ def divide_rows(
 ) -> tuple[Operator, RowAdjustment]:
     """Divide the rows and their design by scales.
 
-    Missing values are filled again.
+    Missing values are imputed again.
     """
     weighted = adjustment.weight_rows(1.0 / scale)
     divided = op.scale_rows(from_numpy(1.0 / scale, op.like, op.dtype))

@@ -1,11 +1,9 @@
-"""Diagnostics of rows."""
+"""Outlying rows, influential rows and correlation of adjacent rows."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..data import Operator
-from ..data.arrays import from_numpy, to_numpy
 from ..errors import plural
 from .leading_components import StandardisedData
 
@@ -16,7 +14,8 @@ _MAX_ENTRIES = 500_000
 # Adjacent rows are correlated if the mean lag-1 correlation over the columns exceeds both limits.
 MIN_CORRELATION = 0.1
 _MIN_STANDARD_ERRORS = 4.0
-# They are also correlated if nearly all of several components have a high lag-1 correlation.
+# Adjacent rows are also correlated if nearly all of several components have a high lag-1
+# correlation.
 _MIN_SCORES = 5
 _MIN_SCORE_CORRELATION = 0.3
 _MIN_SCORE_PROPORTION = 0.9
@@ -24,32 +23,21 @@ _MIN_SCORE_PROPORTION = 0.9
 # standard deviations of the log scales.
 _MIN_OUTLYING_SCALE = 2.0
 _MIN_OUTLYING_DEVIATION = 4.0
-# A result rests on one or two rows if these account for more of the variance of the components.
+# A result depends on one or two rows if these contribute more than this proportion of the variance
+# of the components.
 MAX_INFLUENCE = 0.5
 _N_INFLUENTIAL = 2
-_N_PROJECTIONS = 3  # random projections in which equal rows agree
-_FEW_COLUMNS = 20  # with so few, one pair of equal rows may be a coincidence
-_MAX_COINCIDENCES = 1e-3  # expected number of equal pairs above which it may be
-_MAX_LISTED = 5  # rows that a message lists
+_MAX_LISTED = 5  # maximum number of rows listed in a message
 
 
 def adjacent_row_correlation(data: StandardisedData, scores: np.ndarray) -> float:
     """Estimate the mean lag-1 correlation given the components.
 
+    The result is 0 if it is small or not significant.
+
     Rows sorted by a variable that the components explain (patients, then controls) are correlated
-    in the components only. Time series and repeated measures are correlated in the residuals, or in
-    nearly all of several components.
-
-    Parameters
-    ----------
-    data : StandardisedData
-    scores : ndarray of shape (n, d)
-        Orthonormal scores of the components.
-
-    Returns
-    -------
-    float
-        0 if the correlation is small or not significant.
+    only in the components. Time series and repeated measures are correlated in the residuals, or in
+    nearly all of several components. ``scores`` (n, d) are orthonormal.
     """
     of_scores = _lag1_correlations(scores)
     if (
@@ -81,14 +69,14 @@ def _lag1_correlations(columns: np.ndarray) -> np.ndarray:
 
 
 def row_influence(scores: np.ndarray) -> np.ndarray:
-    """Compute the proportion of the variance of all components in each row, (n,)."""
+    """Compute the contribution of each row to the variance of scores, (n,)."""
     squares = np.sum(scores * scores, axis=1)
     total = float(np.sum(squares))
     return np.asarray(squares / total if total > 0.0 else np.zeros(squares.size))
 
 
 def influential_rows(influence: np.ndarray) -> np.ndarray:
-    """Return the one or two rows on which a result rests, if any."""
+    """Return the one or two rows on which a result depends, if any."""
     order = np.argsort(-influence, kind="stable")[:_N_INFLUENTIAL]
     if influence.size <= 2 * _N_INFLUENTIAL or influence[order].sum() <= MAX_INFLUENCE:
         return np.empty(0, dtype=int)
@@ -96,65 +84,12 @@ def influential_rows(influence: np.ndarray) -> np.ndarray:
 
 
 def outlying_rows(row_scale: np.ndarray) -> np.ndarray:
-    """Return the rows with a much larger scale than the others."""
+    """Return the rows with a much larger scale than the others, largest first."""
     logarithms = np.log(row_scale)  # the median is 0
     deviation = float(np.median(np.abs(logarithms))) / 0.6745
     limit = max(np.log(_MIN_OUTLYING_SCALE), _MIN_OUTLYING_DEVIATION * deviation)
     rows = np.flatnonzero(logarithms > limit)
     return rows[np.argsort(-row_scale[rows], kind="stable")]
-
-
-def count_duplicates(op: Operator) -> int:
-    """Count the rows that equal an earlier row (`find_duplicates`)."""
-    return len(find_duplicates(op))
-
-
-def find_duplicates(op: Operator) -> np.ndarray:
-    """Find the rows that equal another row: pairs of row indices, (n_pairs, 2).
-
-    Equal rows have equal projections on random directions. Rows of few discrete columns are often
-    equal by chance: they are counted only if no rows are equal after permuting each column. With
-    few columns, a single pair of equal rows is not counted.
-    """
-    rng = np.random.default_rng(0)
-    n, p = op.shape
-    directions = from_numpy(rng.standard_normal((p, _N_PROJECTIONS)), op.like, op.dtype)
-    projections = to_numpy(op.gathered_matmul(directions)).astype(float)
-    pairs = _equal_pairs(projections, 1e3 * op.epsilon)
-    none = np.empty((0, 2), dtype=int)
-    if not len(pairs):
-        return none
-    if len(pairs) == 1 and p <= _FEW_COLUMNS and _expected_equal_pairs(op) > _MAX_COINCIDENCES:
-        return none
-    columns = np.unique(np.linspace(0, p - 1, min(p, max(1, _MAX_ENTRIES // n))).astype(int))
-    permuted = rng.permuted(to_numpy(op.take_columns(columns).dense()).astype(float), axis=0)
-    by_chance = _equal_pairs(permuted @ rng.standard_normal((columns.size, 1)), 1e3 * op.epsilon)
-    return none if len(by_chance) else pairs
-
-
-def _expected_equal_pairs(op: Operator) -> float:
-    """Return an upper estimate of the number of equal pairs by coincidence.
-
-    Only half of the columns, on the logarithmic scale, are regarded as independent.
-    """
-    n, p = op.shape
-    values = to_numpy(op.take_columns(np.arange(p)).dense()).astype(float)
-    repeated = 0.0  # logarithm of the probability that two rows agree
-    for column in values.T:
-        _, counts = np.unique(np.round(column, 9), return_counts=True)
-        repeated += float(np.log(np.sum((counts / n) ** 2)))
-    return float(0.5 * n**2 * np.exp(0.5 * repeated))
-
-
-def _equal_pairs(projections: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return the pairs of equal rows that are adjacent in projection."""
-    order = np.argsort(projections[:, 0], kind="stable")
-    ordered = projections[order]
-    gaps = np.abs(np.diff(ordered, axis=0))
-    scale = np.sqrt(np.mean(ordered * ordered, axis=0))
-    equal = np.flatnonzero(np.all(gaps <= tolerance * scale, axis=1))
-    pairs = np.stack([order[equal], order[equal + 1]], axis=1)
-    return np.sort(pairs, axis=1)
 
 
 def list_rows(rows: np.ndarray) -> str:

@@ -1,15 +1,16 @@
-"""Rows of unequal noise.
+"""Estimation of the noise scale of each row.
 
-Samples differ in quality, dilution and depth: the magnitudes of uncorrelated columns rise and fall
-together. The scale of a row is the median magnitude m of its standardised entries, relative to the
-other rows. Structure in a minority of the columns changes a median little.
+Samples differ in quality, dilution and sequencing depth, which changes the magnitudes of
+uncorrelated columns together. The scale of a row is the median magnitude m of its standardised
+entries, relative to the other rows. Shared variance in a minority of the columns changes a median
+little.
 
-With p columns, log m has the sampling variance v = 1.36 / p. It is shrunk towards 0 by empirical
-Bayes: multiplied by 1 - v / (mean of log^2 m over the rows), or by 1 - 9 v / log^2 m if that is
-larger. Rows of equal noise are therefore left nearly unchanged, and outlying rows are not.
+With p columns, log m has the sampling variance v = 1.36 / p. By empirical Bayes, log m is
+multiplied by the larger of 1 - v / (mean of log^2 m over the rows) and 1 - 9 v / log^2 m. Rows of
+equal noise therefore remain nearly unchanged, whereas outlying rows are scaled down.
 
-The scale depends on the magnitudes of the entries only, never on their signs. The null
-distribution under sign flips (`null_distribution`) therefore holds for the divided data as well.
+The scale depends only on the magnitudes of the entries, not on their signs. The null distribution
+under sign flips (`null_distribution`) therefore also holds for the divided data.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from ..data import Operator
 from ..data.arrays import from_numpy, to_numpy
 from ..data.row_adjustment import RowAdjustment, intercept
 
-_SAMPLING_VARIANCE = 1.36  # of log m, times the number of columns, for Gaussian entries
-_MIN_OUTLYING = 3.0  # standard errors of log m beyond which a row counts as outlying
+_SAMPLING_VARIANCE = 1.36  # variance of log m times the number of columns, for Gaussian entries
+_MIN_OUTLYING = 3.0  # number of standard errors of log m above which a row is outlying
 _N_ITERATIONS = 2
 # Number of columns, and of entries, from which the scales are estimated.
 _MIN_COLUMNS, _MAX_COLUMNS = 64, 1000
@@ -36,15 +37,15 @@ class EqualisedRows(NamedTuple):
 
     op: Operator  # columns of equal variance, residuals of `adjustment`
     row_scale: np.ndarray  # (n,) relative to the median row
-    adjustment: RowAdjustment  # of the divided rows
+    adjustment: RowAdjustment  # design of the divided rows
 
 
 def equalise_rows(op: Operator, adjustment: RowAdjustment | None = None) -> EqualisedRows:
     """Divide each row by its scale and standardise the columns again.
 
-    The columns of ``op`` have equal variance. Groups and covariates are removed from the divided
-    rows by a design that is divided by the same scales (weighted least squares). Residuals that are
-    divided afterwards would be correlated in the direction of the design.
+    The columns of ``op`` must have equal variance. Effects of groups and covariates are removed
+    from the divided rows by a design that is divided by the same scales (weighted least squares).
+    If residuals were divided afterwards, they would be correlated in the direction of the design.
     """
     adjustment = intercept(op.shape[0]) if adjustment is None else adjustment
     scale = estimate_row_scale(op, adjustment)
@@ -73,8 +74,8 @@ def estimate_row_scale(
     """Estimate the scale of each row, (n,).
 
     The residuals of a row are corrected for its leverage in the design. Missing entries, outside
-    the mask ``seen``, are ignored. ``among`` are the positions of the columns that are used, all by
-    default. If it is empty, the rows have equal scales.
+    the mask ``seen``, are ignored. ``among`` contains the positions of the columns to use, by
+    default all. If ``among`` is empty, the rows have equal scales.
     """
     n = op.shape[0]
     among = np.arange(op.shape[1]) if among is None else among
@@ -103,7 +104,7 @@ def estimate_row_scale(
 def _observed_median(magnitudes: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """Compute the median of the observed entries of each row.
 
-    Rows without observed entries have the median of all entries.
+    For rows without observed entries, the median of all entries is used.
     """
     missing = ~seen.any(axis=1)
     observed = np.where(seen, magnitudes, np.nan)
@@ -114,7 +115,7 @@ def _observed_median(magnitudes: np.ndarray, seen: np.ndarray) -> np.ndarray:
 def _shrunken_scale(magnitudes: np.ndarray, p: int) -> np.ndarray:
     """Shrink the median magnitudes of rows of p entries, (n,)."""
     typical = float(np.median(magnitudes))
-    if typical <= 0.0:  # most entries equal the mean of their column
+    if typical <= 0.0:  # most entries equal their column mean
         return np.ones(magnitudes.size)
     log_scale = np.log(np.maximum(magnitudes / typical, 1e-3))
     variance, squares = _SAMPLING_VARIANCE / p, np.maximum(log_scale**2, 1e-300)

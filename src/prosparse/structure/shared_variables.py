@@ -1,23 +1,24 @@
-"""Selection of variables with shared variance and control of the FDR.
+"""Selection of variables with shared variance, with control of the FDR.
 
 A variable has shared variance if the principal components of the *other* variables explain more of
-it than expected under the null (`leave_one_out_pvalues`). Noise variables make the components less
-accurate. The test is therefore iterated with the components of the selected variables:
+its variance than expected under the null hypothesis (`leave_one_out_pvalues`). Because noise
+variables make the components less accurate, the test is iterated with the components of the
+selected variables:
 
-1. **Candidates.** Each variable is tested against the components of all others, then against those
-   of the discoveries. The rate decreases until the stated one is reached and the set converges. The
-   larger initial rates find factors that most variables do not load on.
+1. **Candidates.** Each variable is tested against the components of all others, then against the
+  components of the discoveries. The rate decreases to ``fdr``, until the set converges. The larger
+  initial rates detect factors with few variables.
 2. **Confirmation.** A candidate has influenced the selection of the others, and false candidates
-   can support each other. Each candidate is tested again against the set that remains *without it*:
-   the candidate is removed, then by backward elimination all that are no longer significant. For a
-   variable that is independent of the others, that set depends little on it, and the p-value is
-   uniform. With more than 100 candidates, a single one has little effect on the components, and the
-   leave-one-out test is sufficient.
+   can support each other. Each candidate is therefore tested again against a set selected *without
+   it*: the candidate is removed, followed by backward elimination of all variables that are no
+   longer significant. If the candidate is independent of the others, this set depends little on it,
+   and the p-value is uniform. With more than 100 candidates, a single candidate has little effect
+   on the components, and the leave-one-out test is sufficient.
 3. **Decision.** The Benjamini-Hochberg procedure is applied to the confirmed p-values; variables
    that are not candidates are not selected.
 
-Control of the rate after these steps is established by simulation (experiments E17 and E18), not by
-proof, because the p-values are dependent.
+Because the p-values are dependent, control of the FDR is established by simulation (experiments E17
+and E18), not by proof.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from .false_discoveries import benjamini_hochberg
 from .leading_components import StandardisedData
 from .leave_one_out_pvalues import LeaveOneOutTest, LeaveOneOutTester
 
-# Rates of the first iterations, selected on simulations that the experiments do not use.
+# Rates of the first iterations, chosen on simulations that are not part of the experiments.
 _SCREENING_RATES = (0.5, 0.4, 0.3, 0.2, 0.1)
-_FIRST_PROPORTIONS = (0.5, 0.25)  # of the variables, in the first iterations with shadows
+_FIRST_PROPORTIONS = (0.5, 0.25)  # proportions of the variables tested first if there are shadows
 _MAX_ITERATIONS = 10
 _MIN_SCREENED = 10  # minimum number of variables that screening retains
 _MIN_MEMBERS = 5  # minimum number of variables whose components are computed
-_MANY_DISCOVERIES = 100  # discoveries against all variables that make screening unnecessary
+_MANY_DISCOVERIES = 100  # number of initial discoveries above which screening is omitted
 _SET_TOLERANCE = 0.05  # proportion of a set that may change at convergence
 _MAX_CONFIRMED = 100  # maximum number of candidates that are confirmed individually
 
@@ -51,9 +52,9 @@ class SharedVariables(NamedTuple):
 def select_shared_variables(
     data: StandardisedData, fdr: float, robust: bool = True
 ) -> SharedVariables:
-    """Select the variables with shared variance at a false discovery rate.
+    """Select the variables with shared variance at a given FDR.
 
-    ``robust`` states whether rows may have unequal noise; see `leave_one_out_pvalues`.
+    ``robust`` states whether rows may have unequal noise (`leave_one_out_pvalues`).
     """
     tester = LeaveOneOutTester(data, robust)
     test = find_candidates(tester, fdr)
@@ -74,7 +75,7 @@ def select_shared_variables(
 def find_candidates(tester: LeaveOneOutTester, fdr: float) -> LeaveOneOutTest:
     """Test against the components of the discoveries until the set converges.
 
-    Returns the last test, whose discoveries are the candidates.
+    The result is the last test, whose discoveries are the candidates.
     """
     test = tester.against_all
     if test.discoveries(fdr, flips=False).sum() < _MANY_DISCOVERIES:
@@ -83,10 +84,10 @@ def find_candidates(tester: LeaveOneOutTester, fdr: float) -> LeaveOneOutTest:
 
 
 def screen_variables(tester: LeaveOneOutTester, fdr: float) -> LeaveOneOutTest:
-    """Test against discoveries at decreasing rates, by permutation."""
+    """Test against the discoveries at decreasing rates, under permutation."""
     test = tester.against_all
     if tester.n_layers > 1:
-        # Most columns are shadows (`knockoff_selection`), which blur the components.
+        # Most columns are shadows (`knockoff_selection`), which make the components less accurate.
         for proportion in _FIRST_PROPORTIONS:
             count = max(_MIN_SCREENED, int(proportion * tester.data.p / tester.n_layers))
             test = tester.against(test.most_significant(count))
@@ -121,9 +122,9 @@ def _is_same_set(members: np.ndarray, other: np.ndarray) -> bool:
 def confirm_candidates(
     tester: LeaveOneOutTester, test: LeaveOneOutTest, candidates: np.ndarray, fdr: float
 ) -> np.ndarray:
-    """Test each candidate against a set that it has not influenced.
+    """Test each candidate against a set selected without it.
 
-    The p-values of all other variables are those of ``test``, which selected the candidates.
+    All other variables have the p-values of ``test``, which selected the candidates.
     """
     columns = np.flatnonzero(candidates)
     if columns.size == 0:
@@ -143,7 +144,7 @@ def confirm_candidates(
 
 
 def eliminate_without(tester: LeaveOneOutTester, j: int, limit: float) -> LeaveOneOutTest | None:
-    """Remove column j, then all that are not significant without it.
+    """Remove column j, then all columns that are not significant without it.
 
     Returns the test against the remaining columns; None if fewer than 2 remain.
     """

@@ -1,4 +1,4 @@
-"""Tables from files, with names of variables and rows.
+"""Reading of tables from files, with names of variables and rows.
 
 `read_table` reads CSV, TSV, spreadsheets, Parquet, Arrow, NPZ, NPY, MTX and H5AD files;
 `prepare_table` takes logarithms and handles missing values.
@@ -63,7 +63,7 @@ def file_extension(path: str | os.PathLike[str]) -> str:
     Returns
     -------
     str
-        Extension in the case of the name; empty if there is none.
+        Extension as written in the name; empty without extension.
     """
     name = Path(path).name
     is_compressed = name.lower().endswith(_COMPRESSED)
@@ -78,7 +78,7 @@ def read_table(path: str | os.PathLike[str], options: ReadOptions | None = None)
     path : str or path-like
         File whose extension is a key of `READERS`; text and MTX files may be compressed (.gz).
     options : ReadOptions or None, default=None
-        Roles of columns and format of the file, where the file leaves them open.
+        Roles of columns and format of the file; by default detected.
 
     Returns
     -------
@@ -87,8 +87,8 @@ def read_table(path: str | os.PathLike[str], options: ReadOptions | None = None)
     Raises
     ------
     TableError
-        If the file cannot be read. The message contains the file and, if possible, the row and
-        the column.
+        If the file cannot be read. The message names the file and, if possible, the row and the
+        column.
     """
     path, options = Path(path), options or ReadOptions()
     labels = None if options.labels is None else read_labels(Path(options.labels))
@@ -130,7 +130,7 @@ def read_table(path: str | os.PathLike[str], options: ReadOptions | None = None)
 def _read_numeric(
     read: Callable[[Path, ReadOptions], Table], path: Path, options: ReadOptions
 ) -> Table:
-    """Read a table, again if columns must be dropped or were misjudged."""
+    """Read a table; repeat if columns must be dropped or were misclassified."""
     try:
         return read(path, options)
     except MisjudgedColumns as found:

@@ -1,4 +1,4 @@
-"""Options, results and column roles that all readers use."""
+"""Options, results and column roles common to all readers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from ..errors import TableError, end_sentence, plural
 from .identifiers import describe_identifier, is_identifier_name
 from .missing_codes import MISSING
 
-# Maximum size of an unpacked file: a multiple of the packed size, or a number of bytes if larger.
+# Maximum size of an unpacked file: a multiple of the packed size, or a number of bytes if that is
+# larger.
 MAX_EXPANSION, MAX_UNPACKED = 200, 2**27
 
-MAX_EXACT_INTEGER = 2**53  # all integers up to this one are exact floating-point numbers
+MAX_EXACT_INTEGER = 2**53  # all smaller integers are exact floating-point numbers
 
 ALL_TEXT = "text"  # value of --ignore for all non-numeric columns
 
 
 def _ignore_progress(n_rows: int) -> None:
-    """Show no progress."""
+    """Ignore the progress."""
 
 
-_LABEL = "label "  # beginning of the roles of labels
-_COVARIATE = "covariate "  # likewise of covariates
+_LABEL = "label "  # prefix of the roles of labels
+_COVARIATE = "covariate "  # prefix of the roles of covariates
 
 
 class ReadOptions(NamedTuple):
@@ -41,13 +42,13 @@ class ReadOptions(NamedTuple):
     row_names : str or None
         Column with the row names.
     label : str or tuple of str
-        Columns that colour the scores and are tested against the components.
+        Columns by which scores are coloured and against which components are tested.
     ignore : tuple of str
-        Columns that are not used: names, or several names separated by commas. ``"text"`` stands
-        for all non-numeric columns.
+        Columns to drop: names, or several names separated by commas. ``"text"`` stands for all
+        non-numeric columns.
     transpose : bool
         Whether variables are in rows. ``label``, ``groups`` and ``response`` are then names of
-        rows, and ``ignore`` names of columns or rows.
+        rows, and ``ignore`` contains names of columns or rows.
     header : bool
         Whether the first line contains the column names.
     encoding : str or None
@@ -55,38 +56,39 @@ class ReadOptions(NamedTuple):
     separator : str or None
         Separator of the columns of a text file. By default it is detected.
     decimal : {".", ",", "mixed"} or None
-        Decimal mark of a text file. By default it is detected. If "mixed", both are decimal marks.
+        Decimal mark of a text file. By default it is detected. If "mixed", points and commas are
+        decimal marks.
     thousands : str
         Thousands separator of the numbers, or empty.
     na : tuple of str
-        Further codes for missing values: texts or numbers, or several separated by commas.
+        Additional codes for missing values: texts or numbers, or several of these separated by
+        commas.
     censored : {"half", "lod", "missing"} or None
         Value of cells such as ``<0.5`` and ``<LOD``: half the limit, the limit, or missing.
     skip_lines : tuple of int
-        Numbers of the lines of a text file or spreadsheet that are not read.
+        Numbers of the lines of a text file or spreadsheet to skip.
     ignore_rows : tuple of str
-        Rows that are not used: names, or numbers from 1 if the rows have no names; several are
+        Rows to drop: names, or numbers from 1 if the rows have no names; or several of these
         separated by commas.
     as_variables : tuple of str
         Columns that are variables although they look like row names or identifiers.
     variables : tuple of str
-        Columns known to be variables, for example from a fitted model. Names that the table lacks
-        are ignored.
+        Columns known to be variables, for example from a fitted model. Unknown names are ignored.
     identifiers : tuple of str
-        Columns known to number or identify the rows. Names that the table lacks are ignored.
+        Columns known to number or identify the rows. Unknown names are ignored.
     progress : callable
-        Function that is called with the number of rows read so far.
+        Function called with the number of rows read so far.
     groups : str or None
         Column with the groups of the rows, such as patients or batches.
     covariates : tuple of str
-        Columns with covariates of the rows: names, or several names separated by commas. A name in
-        ``C(...)`` is a category although its values are numbers.
+        Columns with covariates of the rows: names, or several names separated by commas.
+        ``C(name)`` marks a numeric column as categorical.
     response : str or None
-        Column with the response of a regression: numbers, or two classes.
+        Column with the response of a regression (numbers) or classification (two classes).
     sheet : str or None
         Name or number (from 1) of a sheet. By default the first sheet that is not empty.
     labels : str or None
-        Second file, with one line per row, that contains the columns ``label``, ``groups`` and
+        Second file with one line per row, which contains the columns ``label``, ``groups`` and
         ``response``.
     """
 
@@ -120,7 +122,7 @@ class ReadOptions(NamedTuple):
 
     @property
     def covariate_kinds(self) -> dict[str, bool]:
-        """Whether each covariate is a category by ``C(...)``, by name."""
+        """Whether each covariate is marked as categorical by ``C(...)``, by name."""
         kinds: dict[str, bool] = {}
         for value in self.covariates:
             for part in map(str.strip, value.split(",")):
@@ -139,7 +141,7 @@ class ReadOptions(NamedTuple):
         }
 
     def without_annotations(self, *roles: str) -> ReadOptions:
-        """Return the options without the annotations of these roles, or without any."""
+        """Return the options without the given annotations, or without any."""
         roles = roles or tuple(self.annotations)
         removed: dict[str, Any] = {r: None for r in roles if r in ("groups", "response")}
         labels = tuple(name for name in self.label_names if f"{_LABEL}{name}" not in roles)
@@ -152,7 +154,7 @@ class ReadOptions(NamedTuple):
         return self._replace(**removed, label=labels, covariates=kept)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the options that also apply to other tables, as plain JSON."""
+        """Return the options that also apply to other tables, for JSON."""
         transient = ("progress", "variables")
         return {name: value for name, value in self._asdict().items() if name not in transient}
 
@@ -171,7 +173,7 @@ class Table(NamedTuple):
     ids : list of str or None
         Names of the rows.
     labels : dict
-        Columns that colour the scores, by name.
+        Columns by which scores are coloured, by name.
     notes : list of str
         Observations about the file.
     identifiers : tuple of str
@@ -179,11 +181,11 @@ class Table(NamedTuple):
     groups : list or None
         Groups of the rows.
     covariates : dict or None
-        Covariates of the rows by name: arrays of floats, or of strings for categories.
+        Covariates of the rows by name: arrays of floats, or of strings if categorical.
     response : list or None
-        Response: floats, with NaN for missing values; or two classes, with None for missing ones.
+        Response: floats, with NaN for missing values; or two classes, with None for missing values.
     named_rows : dict
-        Rows that were requested by name, as text. Used if variables are in rows.
+        Rows that were requested by name, as text, for tables with variables in rows.
     id_name : str
         Name of the column with the row names.
     """
@@ -244,16 +246,16 @@ class Roles(NamedTuple):
 
 
 class NonNumericColumnsError(TableError):
-    """Columns of the table are not numeric."""
+    """Error for columns of the table that are not numeric."""
 
     def __init__(self, message: str, columns: Sequence[str] = (), note: str = ""):
         super().__init__(message)
         self.columns = columns  # columns that can be dropped
-        self.note = note  # note if they are dropped
+        self.note = note  # note if these columns are dropped
 
 
 class MisjudgedColumns(Exception):  # noqa: N818 (not an error: the file is read again)
-    """Columns that looked like identifiers in the first rows are variables."""
+    """Signal that columns which resembled identifiers are variables."""
 
     def __init__(self, names: Sequence[str]):
         super().__init__(names)
@@ -262,9 +264,9 @@ class MisjudgedColumns(Exception):  # noqa: N818 (not an error: the file is read
 
 @contextmanager
 def errors_as_table_error(path: Path, extra: str) -> Iterator[None]:
-    """Raise every error of reading a file as a `TableError`.
+    """Convert every error of reading a file to a `TableError`.
 
-    ``extra`` names the optional dependencies of prosparse that reading needs.
+    ``extra`` names the optional dependencies of prosparse that the file type requires.
     """
     try:
         yield
@@ -327,8 +329,8 @@ def assign_roles(
 ) -> Roles:
     """Assign a role to each column.
 
-    ``index`` and ``identifiers`` are the columns that look like row names and like identifiers.
-    The options of the user take precedence.
+    ``index`` and ``identifiers`` are the columns that resemble row names and identifiers. The
+    options of the user take precedence.
     """
     position = {name: k for k, name in enumerate(names)}
     for name in (options.row_names, *options.annotations.values(), *options.as_variables):
@@ -377,7 +379,7 @@ def _refuse_few_variables(
 
 
 def columns_to_drop(path: Path, names: Sequence[str], options: ReadOptions) -> list[str]:
-    """Return the columns that are dropped by name."""
+    """Return the names of the columns to drop."""
     dropped: list[str] = []
     known = {*names}
     for value in options.ignore:
@@ -398,7 +400,7 @@ def drops_text(options: ReadOptions) -> bool:
 
 
 def make_unique(names: Sequence[str], noun: str = "columns") -> tuple[list[str], list[str]]:
-    """Number repeated names from the second on; return the names and a note.
+    """Append numbers to repeated names; return the names and a note.
 
     The list of notes is empty if no name repeats. ``noun`` is a plural noun for the named objects.
     """
@@ -429,9 +431,9 @@ def make_unique(names: Sequence[str], noun: str = "columns") -> tuple[list[str],
 def check_identifiers(
     names: Sequence[str], roles: Roles, values: Mapping[int, Sequence[Any]], options: ReadOptions
 ) -> tuple[list[str], list[str]]:
-    """Confirm apparent identifiers by all of their values.
+    """Check apparent identifiers by their values in all rows.
 
-    Returns notes on the confirmed identifiers and the names of the other columns.
+    Notes on the confirmed identifiers and the names of the other columns are returned.
     """
     notes, misjudged = [], []
     for k in roles.identifiers:
@@ -463,7 +465,7 @@ def note_identifier_names(names: Sequence[str], roles: Roles, options: ReadOptio
 def raise_unknown_column(
     path: Path, name: str, names: Sequence[str], noun: str = "column"
 ) -> NoReturn:
-    """Raise an error for a name that does not exist, with the closest names."""
+    """Raise an error for an unknown name, with the most similar names."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
     known = f"available {noun}s: {end_sentence(list_names(names, 5))}"
     hint = f"did you mean {' or '.join(map(quote, close))}?" if close else known
@@ -471,7 +473,7 @@ def raise_unknown_column(
 
 
 def refuse_repeated_index(path: Path, name: str, ids: Sequence[str]) -> None:
-    """Raise an error if text in the first column repeats: it names no rows."""
+    """Raise an error if texts in the first column repeat."""
     first_row: dict[str, int] = {}
     for row, value in enumerate(ids, 1):
         if first_row.setdefault(value, row) != row:
@@ -483,7 +485,7 @@ def refuse_repeated_index(path: Path, name: str, ids: Sequence[str]) -> None:
 
 
 def refuse_inexact(row: str, column: str, value: int) -> NoReturn:
-    """Raise an error for an integer that floating-point numbers do not represent."""
+    """Raise an error for an integer that a float64 cannot represent."""
     raise TableError(
         f"{row}, {column}: {value} exceeds 2^53 and would be rounded. For an identifier use "
         "--row-names or --ignore; store a measurement as floating point."
@@ -532,7 +534,7 @@ def refuse_expansion(path: Path) -> NoReturn:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file for reading bytes, and unpack it if its name ends in .gz."""
+    """Open a file for reading bytes; unpack it if its name ends in .gz."""
     if path.suffix.lower() != ".gz":
         return path.open("rb")
     return io.BufferedReader(LimitedGzip(path), 2**20)
@@ -549,7 +551,8 @@ class GrowableArray:
         """Return a view of ``rows`` new rows, to be filled by the caller."""
         needed = self.rows + rows
         if needed > self.array.shape[0]:
-            # Growth by a tenth is cheap: the page table moves large blocks, without a copy.
+            # Growth by a tenth is inexpensive, because the page table moves large blocks without a
+            # copy.
             capacity = max(needed, int(1.1 * self.array.shape[0]))
             self.array.resize((capacity, self.array.shape[1]), refcheck=False)
         view = self.array[self.rows : needed]

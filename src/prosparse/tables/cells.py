@@ -1,6 +1,6 @@
-"""All cells of a text file or spreadsheet as text, for the check of a file.
+"""Reading of all cells as text, for the check of a file.
 
-Cells are read without a decision about their meaning. Evenly spaced rows of large files are read.
+Cells are not interpreted. From large files, evenly spaced rows are read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read_cells(path: Path, options: ReadOptions) -> Cells:
 
 
 def _read_text(path: Path, options: ReadOptions, notes: list[str]) -> tuple[list[Row], str, int]:
-    """Return the rows, the decimal mark, and the distance of rows."""
+    """Return the rows, the decimal mark, and the spacing of the rows."""
     rows: list[Row] = []
     stride, n_cells = 1, 0
     iterator, decimal = iterate_cells_of_file(path, options, notes)

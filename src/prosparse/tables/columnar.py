@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, read in batches."""
+"""Reading of Parquet and Arrow files in batches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .non_numeric import MAX_NAMED
 from .orientation import split_named_rows
 
 BATCH_ENTRIES = 2**22  # approximate number of entries of a batch
-_UNNAMED = "__index_level_"  # prefix of the name that pandas gives to an index without one
+_UNNAMED = "__index_level_"  # prefix of the name that pandas gives to an index without a name
 
 
 def read_parquet(path: Path, options: ReadOptions) -> Table:
@@ -55,7 +55,7 @@ def read_arrow(path: Path, options: ReadOptions) -> Table:
     from pyarrow import ipc
 
     try:
-        # The file is not memory-mapped: an offset beyond the end would end the process.
+        # The file is not memory-mapped, because an offset beyond its end would crash the process.
         with pa.OSFile(str(path)) as source:
             try:
                 reader = ipc.open_file(source)
@@ -77,7 +77,7 @@ def _read_batches(
     names, repeated = make_unique(schema.names)
     options, _ = split_named_rows(names, options)
     text_index = not index and bool(types) and _is_text(types[0]) and options.row_names is None
-    if text_index:  # its values must be unique, which is checked below
+    if text_index:  # uniqueness of the values is checked below
         index = (0,)
     batches = iter(batches)
     first = next(batches, None)
@@ -142,7 +142,7 @@ def _refuse_non_numeric(path: Path, names: list[str], types: list[Any], roles: R
 
 
 def _find_index(schema: Any) -> tuple[int, ...]:
-    """Return the columns of the index, which pandas records in the metadata."""
+    """Return the index columns recorded in the metadata by pandas."""
     try:
         columns = (schema.pandas_metadata or {})["index_columns"]
         stated = {name for name in columns if isinstance(name, str)}  # a range is not a column
@@ -167,7 +167,7 @@ def _note_index(names: list[str], roles: Roles, text_index: bool) -> str:
 
 
 def _join_columns(columns: list[list[Any]]) -> list[str] | None:
-    """Join one or several columns to row names."""
+    """Join the texts of one or several columns to row names."""
     if not columns:
         return None
     texts = [["" if cell is None else str(cell) for cell in column] for column in columns]

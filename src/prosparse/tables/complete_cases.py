@@ -1,8 +1,8 @@
-"""Largest complete part of a table with missing values.
+"""Selection of a large complete part of a table with missing values.
 
-Removing every incomplete row loses most rows of a wide table: with 300 columns and 0.3 % missing
-values, six rows in ten are incomplete. Removing columns, or a few rows and a few columns, often
-loses less.
+Removal of all incomplete rows loses most rows of a wide table: with 300 columns and 0.3 % missing
+values, six rows in ten are incomplete. Removal of columns, or of a few rows and a few columns,
+often loses less.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def select_complete_part(blocks: Blocks, shape: tuple[int, int]) -> tuple[np.nda
 
     Two families of selections are compared: the k most complete columns with the rows that are
     complete in them, and the k most complete rows with the columns that are complete in them.
-    ``blocks`` is called twice. Returns the indices of the rows and of the columns.
+    ``blocks`` is called twice. The indices of the rows and of the columns are returned.
     """
     n, p = shape
     n_missing_row, n_missing_column = np.zeros(n, dtype=int), np.zeros(p, dtype=int)
@@ -28,7 +28,7 @@ def select_complete_part(blocks: Blocks, shape: tuple[int, int]) -> tuple[np.nda
         missing = np.isnan(block)
         n_missing_row[start : start + len(block)] = missing.sum(axis=1)
         n_missing_column += missing.sum(axis=0)
-    # Most complete rows and columns first.
+    # The most complete rows and columns come first.
     row_order = np.argsort(n_missing_row, kind="stable")
     column_order = np.argsort(n_missing_column, kind="stable")
     row_rank = np.empty(n, dtype=int)
@@ -50,7 +50,7 @@ def select_complete_part(blocks: Blocks, shape: tuple[int, int]) -> tuple[np.nda
 
 
 def _maximise_cells(first_missing: np.ndarray, length: int) -> tuple[int, int]:
-    """Return the number of leading lines with the most cells, and their cells."""
+    """Find the number of leading lines that retains the most cells."""
     n_ending = np.bincount(first_missing, minlength=length + 1)[: length + 1]
     n_complete = first_missing.size - np.concatenate([[0], np.cumsum(n_ending)])[: length + 1]
     n_cells = np.arange(length + 1) * n_complete

@@ -1,9 +1,9 @@
-"""Decimal commas, decimal points and thousands separators.
+"""Detection of decimal marks and thousands separators.
 
-``2,626`` is 2.626 with a decimal comma and 2626 with a thousands separator. A thousands separator
-has three digits after each mark, at most three before the first and no leading zero. Numbers below
-a thousand, such as ``688``, have no mark. One number that cannot have thousands separators, such as
-``0,25`` or ``1,5``, determines the use in the whole file.
+``2,626`` is 2.626 with a decimal comma and 2626 with a thousands separator. With thousands
+separators, three digits follow each mark, and one to three digits without a leading zero precede
+the first. Numbers below a thousand, such as ``688``, have no mark. A single number that cannot have
+thousands separators, such as ``0,25`` or ``1,5``, determines the use of the mark in the whole file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MarkUse(Enum):
     """Use of a mark in a set of cells."""
 
     DECIMAL = auto()
-    AMBIGUOUS = auto()  # some numbers look like thousands, and none determines the use
+    AMBIGUOUS = auto()  # some numbers may have thousands separators, and none determines the use
     UNUSED = auto()
 
 
@@ -70,10 +70,10 @@ def classify_mark(cells: Iterable[str], mark: str) -> MarkUse:
 
 
 def replace_decimal_commas(cells: Sequence[Any], decimal: str | None) -> list[Any]:
-    """Replace decimal commas in the texts of a column by points.
+    """Replace decimal commas by points in the texts of a column.
 
-    If ``decimal`` is None, a comma is a decimal mark if a number shows it: ``2,626`` alone may be
-    thousands.
+    If ``decimal`` is None, commas are replaced only if a number shows that they are decimal marks;
+    in ``2,626``, the comma may separate thousands.
     """
     texts = [cell for cell in cells if isinstance(cell, str)]
     has_commas = (
@@ -90,7 +90,7 @@ def replace_decimal_commas(cells: Sequence[Any], decimal: str | None) -> list[An
 
 
 def contains_thousands(lines: Iterable[str], separator: str, mark: str) -> bool:
-    """Return whether a cell of the lines looks like thousands."""
+    """Return whether a cell of the lines may have thousands separators."""
     edge = rf'[{re.escape(separator)}"\s]'
     cell = re.compile(rf"(?:^|{edge}){_THOUSANDS[mark].pattern}(?=$|{edge})")
     return any(mark in line and cell.search(line) is not None for line in lines)
@@ -105,15 +105,15 @@ class _Column(NamedTuple):
 
 
 class ThousandsCheck:
-    """Search all numbers of a file for thousands separators."""
+    """Check of all numbers of a file for thousands separators."""
 
     def __init__(self, mark: str):
         self.mark = mark
-        self.is_decimal = False  # whether a number shows that the mark is a decimal mark
+        self.is_decimal = False  # whether some number proves that the mark is a decimal mark
         self.columns: dict[int, _Column] = {}
 
     def add_cell(self, column: int, line: int, cell: str) -> None:
-        """Register a cell."""
+        """Register a cell of the file."""
         if self.is_decimal:
             return
         text, seen = cell.strip(), self.columns.get(column, _Column())
@@ -128,7 +128,7 @@ class ThousandsCheck:
         self.columns[column] = seen
 
     def refuse_thousands(self, path: Path, names: list[str]) -> None:
-        """Raise an error if the numbers of a column look like thousands."""
+        """Raise an error if the numbers of a column have thousands separators."""
         for k, seen in self.columns.items():
             if self.is_decimal or not (seen.thousands and seen.short) or seen.long:
                 continue

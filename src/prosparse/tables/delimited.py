@@ -1,8 +1,8 @@
-"""CSV and similar text files, streamed by pyarrow.
+"""Reading of CSV and similar text files.
 
 Separator, decimal mark, encoding and index are detected from the first rows and reported in notes.
-If pyarrow fails, the file is read again row by row. This either succeeds or finds the row and the
-column of the error.
+The file is streamed by pyarrow. If pyarrow fails, the file is read again row by row, which either
+succeeds or finds the row and the column of the error.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from .layout import (
     make_table,
     read_rows,
 )
-from .missing_codes import MISSING
+from .missing_codes import MISSING, split_codes
 from .non_numeric import MISSING_ADVICE
-from .number_format import NumberFormat, split_codes
+from .number_format import NumberFormat
 from .orientation import NamedRows, split_named_rows
 
 SAMPLE_LINES = 200  # number of lines that determine the format
-SAMPLE_CHARACTERS = 2_000_000  # limit on their total length
-MAX_BLANK_LINES = 100_000  # maximum number of empty lines among them
-MAX_LINE_LENGTH = 2**27  # maximum number of characters, for ten million numbers
+SAMPLE_CHARACTERS = 2_000_000  # maximum length of these lines
+MAX_BLANK_LINES = 100_000  # maximum number of empty lines among these lines
+MAX_LINE_LENGTH = 2**27  # maximum number of characters, sufficient for ten million numbers
 MAX_ARROW_COLUMNS = 50_000  # pyarrow's overhead per column dominates in wider files
 BLOCK = 2**24  # bytes of text that pyarrow parses at a time
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _BOMS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # first, because it begins with the mark of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",  # listed first, because it begins with the mark of UTF-16
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -116,7 +116,7 @@ def read_texts(path: Path, options: ReadOptions) -> tuple[list[str], list[list[s
 def iterate_cells_of_file(
     path: Path, options: ReadOptions, notes: list[str]
 ) -> tuple[Iterator[Row], str]:
-    """Return an iterator over all rows, and the decimal mark."""
+    """Detect the format; return an iterator over all rows, and the decimal mark."""
     dialect = _find_dialect(path, options)
     cells = _iterate_cells([row for _, row in dialect.rows[1:]], set())
     decimal = options.decimal or find_decimal_mark(cells, dialect.separator)
@@ -139,11 +139,11 @@ def iterate_cells_of_file(
 
 
 class _Dialect(NamedTuple):
-    """Encoding and separator of a text file, found in its first lines."""
+    """Encoding and separator of a text file, detected in its first lines."""
 
     encoding: str
     separator: str
-    n_declared: int  # number of lines up to the instruction "sep=;", 0 without one
+    n_declared: int  # number of lines up to the instruction "sep=;"; 0 without instruction
     is_quoted: bool
     is_spaced: bool
     rows: list[Row]  # first rows, with their line numbers
@@ -180,7 +180,7 @@ def _describe_dialect(dialect: _Dialect, decimal: str, options: ReadOptions) -> 
 def find_format(
     path: Path, options: ReadOptions, notes: list[str]
 ) -> tuple[TextFormat, ReadOptions]:
-    """Detect the format of the file; return it with the options for columns."""
+    """Detect the format of the file; also return the options for columns."""
     dialect = _find_dialect(path, options)
     encoding, separator = dialect.encoding, dialect.separator
     skip_lines = frozenset(options.skip_lines)
@@ -205,7 +205,7 @@ def find_format(
     is_ambiguous = False
     if options.decimal is None and separator != "," and not options.thousands:
         use = classify_mark(_iterate_cells(header.body, others | {*layout.index_columns}), decimal)
-        # Numbers above a thousand may occur only below the sample.
+        # Numbers above a thousand may occur only after the sample.
         is_ambiguous = use is MarkUse.AMBIGUOUS or (
             use is MarkUse.UNUSED
             and not dialect.is_complete
@@ -246,17 +246,17 @@ def _check_separator(path: Path, separator: str, options: ReadOptions) -> None:
 
 
 def _iterate_cells(body: list[list[str]], others: set[int]) -> Iterator[str]:
-    """Iterate over all cells except those of the columns ``others``."""
+    """Iterate over the cells of all columns except ``others``."""
     return (cell for row in body for k, cell in enumerate(row) if k not in others)
 
 
 def _file_contains_thousands(path: Path, encoding: str, separator: str, mark: str) -> bool:
-    """Return whether a number anywhere in the file looks like thousands."""
+    """Return whether any number of the file may have thousands separators."""
     try:
         with io.TextIOWrapper(open_binary(path), encoding=encoding) as file:
             return contains_thousands(file, separator, mark)
     except UnicodeError:
-        return False  # reading the rows raises an error with the position
+        return False  # an error with the position is raised when the rows are read
 
 
 def _split_sample(
@@ -267,7 +267,7 @@ def _split_sample(
     except csv.Error as error:
         raise TableError(f"{path}: {_UNREADABLE.format(error)}") from error
     if not is_complete and len(rows) > 2:
-        rows.pop()  # it may end within a cell
+        rows.pop()  # the last line may end within a cell
     while len(rows) > 2 and not any(map(str.strip, rows[-1][1])):
         rows.pop()  # empty rows at the end are dropped
     if not rows:
@@ -302,7 +302,7 @@ def _find_encoding(path: Path, options: ReadOptions) -> str:
                 f"{found.removesuffix('-sig')}, and its encoding cannot be {encoding}. Remove "
                 "--encoding."
             )
-        encoding = found  # otherwise the mark would be part of the first name
+        encoding = found  # otherwise, the byte-order mark would be part of the first name
     if b"\0" in start and not canonical.startswith(("utf-16", "utf-32")):
         raise TableError(
             f"{path}: the file contains null bytes and is not text. Check its extension, or give "
@@ -312,9 +312,9 @@ def _find_encoding(path: Path, options: ReadOptions) -> str:
 
 
 def _guess_encoding(path: Path, start: bytes) -> str:
-    """Return the encoding of the file.
+    """Guess the encoding of the file.
 
-    This is UTF-8 if the file is valid UTF-8, otherwise the usual encoding of Windows.
+    The result is UTF-8 if the file is valid UTF-8, otherwise the usual encoding of Windows.
     """
     if b"\0" in start:
         return "utf-8"  # the caller raises an error
@@ -340,7 +340,7 @@ def _is_valid(path: Path, encoding: str) -> bool:
 
 
 def _read_first_lines(path: Path, encoding: str, options: ReadOptions) -> tuple[list[str], bool]:
-    """Read a sample of lines; return it, and whether it is the whole file."""
+    """Read a sample of lines; also return whether it is the whole file."""
     try:
         with io.TextIOWrapper(open_binary(path), encoding=encoding, newline="") as file:
             lines: list[str] = []
@@ -381,7 +381,7 @@ def _number_rows(reader: Any) -> Iterator[Row]:
 
 
 def _find_separator(path: Path, lines: list[str], options: ReadOptions) -> str:
-    """Return the separator of the most columns, equally many in most lines."""
+    """Find the separator that yields the most columns, consistent over lines."""
     if path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab")):
         return "\t"
     best, best_merit = ",", (0.0, 0)
@@ -393,10 +393,11 @@ def _find_separator(path: Path, lines: list[str], options: ReadOptions) -> str:
             continue
         try:
             counts = [len(row) for _, row in _split(lines, separator)]
-        except csv.Error:  # a cell is too long, so that this is not the separator
+        except csv.Error:  # a cell is too long, so that the separator is another one
             continue
         usual = max(set(counts), key=counts.count, default=0)
-        # Decimal commas split rows too, but into different numbers, and never the header.
+        # Decimal commas also split rows, but into varying numbers of cells, and they do not split
+        # the header.
         merit = (float(np.mean([c == usual for c in counts])), usual) if usual > 1 else (0.0, 0)
         if separator in (";", "\t", "|") and usual > 1 and counts[n_titles] > 1:
             merit = (merit[0] + 1.0, usual)
@@ -449,17 +450,17 @@ def _stream(path: Path, text_format: TextFormat, roles: Roles, options: ReadOpti
                     cells.extend(batch.column(str(k)).to_pylist())
                 options.progress(data.rows)
     except (pa.ArrowException, UnicodeError):
-        # pyarrow reads fewer formats of numbers than `parse_number`, and reports no line.
+        # pyarrow reads fewer number formats than `parse_number`, and does not report the line.
         del data
         return _read_slowly(path, text_format, roles, options)
-    pa.default_memory_pool().release_unused()  # for the fit
+    pa.default_memory_pool().release_unused()  # frees memory for the fit
     return RowsRead(data.finish(), texts, [], {})
 
 
 def _read_slowly(
     path: Path, text_format: TextFormat, roles: Roles, options: ReadOptions
 ) -> RowsRead:
-    """Read row by row: very wide files, and files that pyarrow cannot read."""
+    """Read row by row, for very wide files and files that pyarrow cannot read."""
     try:
         return read_rows(
             path,
@@ -479,7 +480,7 @@ def _read_slowly(
 
 
 def _iterate_rows(path: Path, text_format: TextFormat) -> Iterator[Row]:
-    """Iterate over line number and cells of every row of data."""
+    """Iterate over the line number and the cells of each row of data."""
     with io.TextIOWrapper(open_binary(path), encoding=text_format.encoding, newline="") as file:
         for _ in range(text_format.n_skipped):
             file.readline()
@@ -495,7 +496,7 @@ def _iterate_rows(path: Path, text_format: TextFormat) -> Iterator[Row]:
 
 
 def _advise(cell: str, text_format: TextFormat) -> str | None:
-    """Return the remedy for a malformed or missing number, and None for text."""
+    """Return the remedy for a malformed or missing number; None for text."""
     if _WITH_MARKS.fullmatch(cell):
         remedy = (
             "for decimal commas save the file with semicolons or tabs between the columns"
@@ -533,7 +534,7 @@ def _raise_encoding_error(path: Path, encoding: str, separator: str) -> NoReturn
 
 
 def _decode(decoder: codecs.IncrementalDecoder, block: bytes) -> tuple[str, bytes]:
-    """Return the text of a block up to its first invalid byte, and this byte."""
+    """Decode a block up to its first invalid byte; also return this byte."""
     try:
         return decoder.decode(block), b""
     except UnicodeDecodeError as error:

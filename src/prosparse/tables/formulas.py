@@ -1,8 +1,8 @@
 """Protection against formula injection in CSV files.
 
-A spreadsheet program runs a cell that begins with ``=``, ``+``, ``-``, ``@`` (or a full-width form
-of these), a tab or a line break. As recommended by OWASP ("CSV Injection"), such a cell is written
-with a single quote in front, which marks it as text. `unescape_formula` inverts `escape_formula`
+Spreadsheet programs execute a cell that begins with ``=``, ``+``, ``-``, ``@`` (or a full-width
+form of these), a tab or a line break. As recommended by OWASP ("CSV Injection"), such cells are
+prefixed with a single quote, which marks them as text. `unescape_formula` inverts `escape_formula`
 for every text, including text that begins with a quote.
 """
 
@@ -16,10 +16,10 @@ _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 
 
 def escape_formula(text: str) -> str:
-    """Prefix a quote to a text that could be a formula; numbers are unchanged."""
+    """Prefix a quote to text that could be a formula; retain numbers."""
     return f"'{text}" if _DANGEROUS.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def unescape_formula(text: str) -> str:
-    """Return the text that `escape_formula` was applied to."""
+    """Restore the text before `escape_formula`."""
     return text[1:] if text.startswith("'") and _DANGEROUS.match(text, 1) else text

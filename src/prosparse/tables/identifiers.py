@@ -1,7 +1,7 @@
-"""Columns that number or identify the rows, and are not variables.
+"""Detection of columns that number or identify the rows.
 
-Such a column consists of integers, and its variance is often the largest of the table. It is
-recognised by its name and its values together, because neither suffices alone.
+Such columns are not variables. They contain integers, and often have the largest variance of the
+table. They are recognised by name and values together, because neither is sufficient alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENTITIES = (
     "subject|transaction|user"
 )
 _ENTITY_ID = re.compile(rf"(?:{_ENTITIES})_?ids?")
-# "Patient number" is an identifier; "cell number" may be a count.
+# "Patient number" is an identifier, whereas "cell number" may be a count.
 _ENTITY_NUMBER = re.compile(
     r"(?:account|case|client|customer|employee|participant|patient|record|respondent|sample|"
     r"specimen|student|subject|user|nhs|(?:medical|hospital) ?record|social ?security)[\s_.\-]*"
@@ -30,7 +30,7 @@ _ENTITY_NUMBER = re.compile(
 )
 # Name that pandas gives to a column without a name.
 _UNNAMED = re.compile(r"unnamed: \d+(?:\.\d+)*(?:_level_\d+)?")
-# Names of possible row numbers, whose values must be consecutive.
+# Names of possible row numbers; the values must be consecutive.
 _ROW_NUMBERS = {
     "#", "case", "caseno", "casenumber", "idx", "index", "individual", "lfdnr", "no", "nr", "num",
     "number", "obs", "observation", "participant", "patient", "record", "recordno", "row", "rowid",
@@ -42,7 +42,7 @@ _INTEGER = re.compile(r"[-+]?\d{1,30}(?:\.0*)?")
 
 
 def is_identifier_name(name: str) -> bool:
-    """Return whether a column is named like an identifier: ``patient_id``."""
+    """Return whether a name is that of an identifier, such as ``patient_id``."""
     lower = name.strip().lower()
     # patientId, PatientID and patient_id consist of the same two words.
     words = [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
@@ -50,12 +50,12 @@ def is_identifier_name(name: str) -> bool:
         return False
     if any(pattern.fullmatch(lower) for pattern in (_UNNAMED, _ENTITY_ID, _ENTITY_NUMBER)):
         return True
-    # ID1 is a gene.
+    # ID1 is the name of a gene.
     return not any(w.isdigit() for w in words) and bool({words[0], words[-1]} & _IDENTIFIER_WORDS)
 
 
 def is_row_number_name(name: str) -> bool:
-    """Return whether a column is named like a row number: ``row``."""
+    """Return whether a name is that of a row number, such as ``row``."""
     return re.sub(r"[\s_.\-]+", "", name.strip().lower()) in _ROW_NUMBERS
 
 
@@ -72,7 +72,7 @@ def parse_integer(value: Any) -> int | None:
 def describe_identifier(name: str, values: Iterable[Any]) -> str | None:
     """Describe how a column identifies the rows, given the values of all rows.
 
-    Returns the predicate of a sentence, or None if the column is not an identifier.
+    The result is the predicate of a sentence, or None if the column is not an identifier.
     """
     numbers: list[int] = []
     for value in values:
@@ -91,7 +91,7 @@ def describe_identifier(name: str, values: Iterable[Any]) -> str | None:
 
 
 def identifier_candidates(names: Sequence[str]) -> list[int]:
-    """Return the positions of the columns that may be identifiers by their names."""
+    """Return the positions of the columns with names of identifiers."""
     return [
         k for k, name in enumerate(names) if is_identifier_name(name) or is_row_number_name(name)
     ]

@@ -1,6 +1,6 @@
-"""Labels in a second file, matched by the row names.
+"""Labels from a second file, matched by the row names.
 
-Annotations of samples are often in a separate file if variables are in rows.
+If variables are in rows, annotations of samples are often in a separate file.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read_labels(path: Path) -> Labels:
 
 
 def attach_labels(table: Table, labels: Labels, options: ReadOptions) -> Table:
-    """Add label, groups and response from the second file to the table."""
+    """Add labels, groups and response from the second file to the table."""
     if table.ids is None:
         raise TableError(
             f"{table.path}: the rows have no names that could be matched with {labels.path}. "

@@ -1,6 +1,6 @@
-"""Layout of rows of cells: titles, names, index, empty columns and rows.
+"""Detection of the layout: titles, names, index, empty columns and rows.
 
-Text files and spreadsheets are both rows of cells. This module finds the column names, the
+Both text files and spreadsheets consist of rows of cells. This module finds the column names, the
 column with the row names and empty columns, and converts cells to numbers.
 """
 
@@ -30,11 +30,12 @@ from .base import (
     refuse_inexact,
     refuse_repeated_index,
 )
+from .censored_values import CensoredCells, parse_censored
 from .decimal_marks import ThousandsCheck, is_formatted_number
 from .formulas import unescape_formula
 from .identifiers import describe_identifier, identifier_candidates, parse_integer
 from .non_numeric import Advice, NonNumericCells, refuse_non_numeric
-from .number_format import CensoredCells, NumberFormat, has_both_marks
+from .number_format import NumberFormat, has_both_marks
 from .orientation import NamedRows
 from .percentages import Percentages
 from .units import is_units_row
@@ -43,7 +44,7 @@ Row = tuple[int, list[str]]  # number of the last line of the row, and its cells
 Records = Callable[[], Iterator[Row]]  # function that iterates over all rows of data
 
 MAX_TITLE_LINES = 50  # maximum number of lines above the column names
-# Name of a first column without one, if --as-variable makes it a variable.
+# Name of a first column without a name, if --as-variable makes it a variable.
 UNNAMED_INDEX = "column 1"
 
 
@@ -52,7 +53,7 @@ class Header(NamedTuple):
 
     line: int  # last line of the names
     names: list[str]
-    body: list[list[str]]  # sample of the rows below
+    body: list[list[str]]  # sample of the rows below the names
     index_type: str  # type of a possible index: "without a name" or "shifted"
     n_written: int  # number of names in the file, without those added for empty cells
 
@@ -61,16 +62,16 @@ class Layout(NamedTuple):
     """Apparent roles of the columns."""
 
     names: list[str]
-    index_columns: tuple[int, ...]  # column that looks like row names
+    index_columns: tuple[int, ...]  # column that resembles row names
     index_type: str  # "without a name", "text" or "shifted"
-    identifiers: tuple[int, ...]  # columns that look like identifiers
-    unnamed: tuple[int, ...]  # columns with values that received a name
+    identifiers: tuple[int, ...]  # columns that resemble identifiers
+    unnamed: tuple[int, ...]  # columns with values but without a name in the file
     blank: tuple[int, ...]  # columns without a name and without values
-    header_is_short: bool  # whether the blank columns are beyond the end of the header
+    header_is_short: bool  # whether the blank columns follow the end of the header
 
 
 class RowsRead(NamedTuple):
-    """Content of the rows."""
+    """Content of the rows of data."""
 
     variables: np.ndarray
     texts: dict[int, list[str]]  # other columns, by position
@@ -79,7 +80,7 @@ class RowsRead(NamedTuple):
 
 
 def parse_number(cell: str, decimal: str) -> float | None:
-    """Return the number in a cell, NaN if missing and None if not numeric."""
+    """Parse the number in a cell: NaN if missing, None if not numeric."""
     return NumberFormat(decimal).parse(cell)
 
 
@@ -91,7 +92,7 @@ def find_header(
 ) -> Header:
     """Find the column names, and the rows below them.
 
-    With ``skip_units``, a row of units below the names is not data.
+    With ``skip_units``, a row of units below the names is skipped.
     """
     first = next((k for k, (_, row) in enumerate(rows) if any(map(str.strip, row))), 0)
     position = _find_names(rows, first)
@@ -120,10 +121,10 @@ def find_header(
 
 
 def _find_names(rows: list[Row], first: int) -> int:
-    """Return the position of the column names, below titles and comments.
+    """Find the position of the column names, below titles and comments.
 
-    A title fills few cells of a wide table. The names fill nearly all cells, none of them is a
-    number, and numbers follow.
+    A title fills few cells of a wide table. Names fill nearly all cells, are not numbers, and are
+    followed by numbers.
     """
     n_filled = [sum(bool(cell.strip()) for cell in row) for _, row in rows]
     usual = int(np.median([count for count in n_filled if count] or [0]))
@@ -152,7 +153,7 @@ def _fit_header(
 ) -> tuple[list[str], str]:
     """Adjust the header to the usual row; return it and the type of the index."""
     usual = Counter(map(len, body)).most_common(1)[0][0]
-    extra = usual - len(names)  # the usual length, because single rows may be too long
+    extra = usual - len(names)  # single rows may be too long
     if extra > 0 and not any(cell.strip() for row in body for cell in row[len(names) :]):
         return [*names, *[""] * extra], "without a name"  # rows end in separators
     if extra > 1 or (extra == 1 and len(names) == 1):
@@ -164,7 +165,7 @@ def _fit_header(
     if extra == 1:  # as written by R's write.table
         return ["", *names], "shifted"
     widest = max(map(len, body))
-    while len(names) > max(widest, 1) and not names[-1]:  # header ends in separators
+    while len(names) > max(widest, 1) and not names[-1]:  # the header ends in separators
         names = names[:-1]
     return names, "without a name"
 
@@ -172,7 +173,7 @@ def _fit_header(
 def make_header(rows: list[Row], line: int) -> Header:
     """Name the columns x0, x1, ...
 
-    ``line`` is the last line before the first row.
+    ``line`` is the number of the last line before the first row.
     """
     names = [f"x{k}" for k in range(len(rows[0][1]))]
     return Header(line, names, [row for _, row in rows], "", len(names))
@@ -182,7 +183,7 @@ def make_header(rows: list[Row], line: int) -> Header:
 
 
 def find_layout(header: Header, decimal: str, options: ReadOptions, notes: list[str]) -> Layout:
-    """Find the apparent roles of the columns by their names and the first rows."""
+    """Find the apparent roles of the columns from names and first rows."""
     names, body = list(header.names), header.body
     if options.header and all(parse_number(name, decimal) is not None for name in names):
         notes.append(
@@ -219,12 +220,12 @@ def _is_identifier(name: str, k: int, body: list[list[str]]) -> bool:
 def _find_index(
     names: list[str], body: list[list[str]], decimal: str, index_type: str
 ) -> tuple[tuple[int, ...], str]:
-    """Recognise an index in the first column: unnamed, or distinct texts."""
+    """Return the first column if it is unnamed or contains distinct texts."""
     first = [row[0] for row in body]
     if not names[0]:
         return ((0,) if any(cell.strip() for cell in first) else ()), index_type
     text = all(parse_number(cell, decimal) is None for cell in first)
-    # 1,234 and 12% are not row names; such a column raises an error later.
+    # 1,234 and 12% are not row names, and raise an error later.
     text = text and not all(map(is_formatted_number, first))
     return ((0,), "text") if text and len(set(first)) == len(first) > 1 else ((), "")
 
@@ -232,7 +233,7 @@ def _find_index(
 def _find_blank(
     names: list[str], body: list[list[str]], index: tuple[int, ...], options: ReadOptions
 ) -> tuple[list[str], tuple[int, ...]]:
-    """Name the unnamed columns except the index; return those without values."""
+    """Name unnamed columns except the index; also return empty columns."""
     full_names = [name or ("" if k in index else f"column {k + 1}") for k, name in enumerate(names)]
     mentioned = {
         options.row_names,
@@ -279,7 +280,7 @@ def read_rows(
     advise: Advice,
     thousands: ThousandsCheck | None = None,
 ) -> RowsRead:
-    """Read all rows.
+    """Read all rows of data.
 
     ``advise`` returns the remedy for a cell that is not numeric.
     """
@@ -319,7 +320,7 @@ def read_rows(
 
 
 class _RowParser:
-    """Convert the cells of the rows to numbers, and collect what was noticed."""
+    """Parser of the cells of all rows, which also collects notes."""
 
     def __init__(self, number_format: NumberFormat, censored: str | None):
         self.number_format = number_format
@@ -328,7 +329,7 @@ class _RowParser:
 
     def parse_cell(self, cell: str) -> float | None:
         number = self.number_format.parse(cell)
-        if number is None and self.censored and self.number_format.parse_censored(cell):
+        if number is None and self.censored and parse_censored(cell, self.number_format):
             return float("nan")
         return number
 
@@ -338,7 +339,7 @@ class _RowParser:
             return numbers
         for j, number in enumerate(numbers):
             if number is None and self.censored is not None:
-                value = self.number_format.parse_censored(cells[j])
+                value = parse_censored(cells[j], self.number_format)
                 if value is not None:
                     self.censored.add(row, j, value)
                     numbers[j] = float("nan")
@@ -379,7 +380,7 @@ def make_table(
     notes: list[str],
     options: ReadOptions,
 ) -> Table:
-    """Make the table, with notes on the file."""
+    """Build the table, with notes on the file."""
     names = layout.names
     X, texts = _drop_empty_end(read.variables, read.texts, notes)
     identifier_notes, misjudged = check_identifiers(names, roles, texts, options)

@@ -1,7 +1,7 @@
-"""Reading of files in a process with limits on memory and time.
+"""Reading of files in a process with limited memory and time.
 
-Some libraries hang, crash or exhaust the memory on damaged files. The process runs
-`reader_process`. Linux enforces both limits; Windows and macOS do not enforce the memory limit.
+Some libraries hang, crash or exhaust the memory on damaged files. They are therefore run in a
+separate process (`reader_process`). Windows and macOS do not enforce the memory limit.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .base import quote
 from .reader_process import FAILED, OUT_OF_MEMORY
 
 PROGRAM = Path(__file__).with_name("reader_process.py")
-MIN_MEMORY = 2**30  # bytes that reading any file may take,
-MEMORY_PER_BYTE = 100  # and those per byte of the file in addition
-MAX_OUTPUT = 0.25  # proportion of the memory limit: texts in Python take four times their length
-MIN_SECONDS = 15.0  # time that reading any file may take,
-BYTES_PER_SECOND = 1e6  # and a second per this many bytes in addition
+MIN_MEMORY = 2**30  # bytes of memory allowed for any file
+MEMORY_PER_BYTE = 100  # additional bytes allowed per byte of the file
+MAX_OUTPUT = 0.25  # proportion of the memory limit; Python texts take four times their length
+MIN_SECONDS = 15.0  # time allowed for any file
+BYTES_PER_SECOND = 1e6  # number of bytes of the file per additional second
 # Messages of Rust, HDF5 and Python after a failed allocation.
 _NO_MEMORY = re.compile(rb"memory allocation|unable to allocate|MemoryError", re.IGNORECASE)
 
@@ -32,10 +32,10 @@ _NO_MEMORY = re.compile(rb"memory allocation|unable to allocate|MemoryError", re
 def read_in_child(
     path: Path, task: str, file_type: str, library: str, remedy: str, **options: Any
 ) -> list[Any]:
-    """Run a task of `reader_process.TASKS`; return the values that it writes.
+    """Run a task of `reader_process.TASKS`; return the values it writes.
 
-    ``file_type``, ``library`` and ``remedy`` are parts of the `TableError` for a damaged file, or
-    for one that exceeds a limit. ``options`` are further arguments of the task.
+    ``file_type``, ``library`` and ``remedy`` are parts of the `TableError` for a file that is
+    damaged or exceeds a limit. ``options`` are further arguments of the task.
     """
     size = path.stat().st_size
     memory = MIN_MEMORY + MEMORY_PER_BYTE * size
@@ -72,7 +72,7 @@ def read_in_child(
             timer.cancel()
         process.wait()
         errors.seek(0)
-        messages = errors.read(2**20)  # for developers, and not shown
+        messages = errors.read(2**20)  # intended for developers; not shown to users
     if expired.is_set():
         raise TableError(
             f"{path}: reading stopped after the limit of {seconds:.0f} seconds. The file is "

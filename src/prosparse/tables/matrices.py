@@ -1,4 +1,4 @@
-"""NPY, NPZ, Matrix Market and H5AD files, mostly without column names."""
+"""Reading of NPY, NPZ, Matrix Market and H5AD files."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ MAX_EMPTY = 10**6  # maximum number of empty rows or columns of a sparse table
 def read_numpy(path: Path, options: ReadOptions) -> Table:
     """Read an NPY or NPZ file.
 
-    An NPZ file contains one two-dimensional array, or several of which one is ``X``; optionally
-    ``feature_names`` (or ``names``) and ``ids``; or a sparse matrix of ``scipy.sparse.save_npz``.
+    An NPZ file contains a sparse matrix of ``scipy.sparse.save_npz``, or one two-dimensional array
+    (of several, that named ``X``) and optionally ``feature_names`` (or ``names``) and ``ids``.
     """
     try:
         if path.suffix.lower() == ".npy":
@@ -67,7 +67,7 @@ def read_numpy(path: Path, options: ReadOptions) -> Table:
         )
     X = arrays[matrix]
     names = next((_to_texts(arrays[n]) for n in ("feature_names", "names") if n in arrays), None)
-    # Annotations are arrays of the file, or columns of the matrix, which `_make_table` finds.
+    # Annotations are arrays in the file, or columns of the matrix (found by `_make_table`).
     ids = None
     annotations = {
         role: _to_texts(arrays[name])
@@ -85,7 +85,7 @@ def read_numpy(path: Path, options: ReadOptions) -> Table:
 
 
 def _to_texts(array: np.ndarray) -> list[Any]:
-    """Return the entries of an array of names; bytes are decoded as UTF-8."""
+    """Convert an array of names to texts; decode bytes as UTF-8."""
     flat = array.ravel()
     return (
         [str(entry, "utf-8") for entry in flat] if flat.dtype.kind == "S" else list(flat.tolist())
@@ -183,7 +183,7 @@ def _refuse_empty(path: Path, n: int, p: int, n_entries: int) -> None:
 
 
 def _to_float(X: Any) -> Any:
-    """Convert to floats; each value of a sparse matrix is stored once."""
+    """Convert to floats; sum repeated entries of a sparse matrix."""
     if not sparse.issparse(X):
         return np.asarray(X, dtype=float)
     X = sparse.csr_array(X, dtype=float)
@@ -199,7 +199,7 @@ def _make_table(
     ids: Any = None,
     annotations: Mapping[str, list[Any]] | None = None,
 ) -> Table:
-    """Make a table of a matrix. Columns without names are x0, x1, ..."""
+    """Build a table from a matrix; unnamed columns become x0, x1, ..."""
     if X is None or X.ndim != 2:
         raise TableError(f"{path}: the data matrix must have two dimensions.")
     if X.dtype.kind not in "biuf":
@@ -207,7 +207,7 @@ def _make_table(
     n, p = X.shape
     if sparse.issparse(X):
         _refuse_empty(path, n, p, X.nnz)
-        if hasattr(X, "check_format"):  # invalid positions would be written to
+        if hasattr(X, "check_format"):  # invalid positions would corrupt the memory
             X.check_format(full_check=True)
     texts = [str(name) for name in names] if names is not None else [f"x{k}" for k in range(p)]
     texts, notes = make_unique(texts)

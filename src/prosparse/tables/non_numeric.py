@@ -1,8 +1,8 @@
-"""Cells that are not numeric: one message with all columns, and a remedy.
+"""Error message for non-numeric cells, with all columns and a remedy.
 
 All rows are checked before an error is raised, because one error per column would require one run
-per column. The cells can be whole columns of text, single cells, or a whole line, such as units
-below the names.
+per column. Non-numeric cells can be columns of text, single cells, or a line, such as units below
+the names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MISSING_ADVICE = (
 
 
 class NonNumericColumn(NamedTuple):
-    """Cells of a column that are not numeric."""
+    """Non-numeric cells of a column."""
 
     line: int  # line of the first cell
     cell: str
@@ -30,11 +30,11 @@ class NonNumericColumn(NamedTuple):
 
 
 class NonNumericCells(NamedTuple):
-    """All cells that are not numeric."""
+    """All non-numeric cells of a file."""
 
     columns: dict[int, NonNumericColumn]
     text_lines: dict[int, list[str]]  # first cells of the lines without a number
-    mixed_columns: set[int]  # columns with such cells in other lines
+    mixed_columns: set[int]  # columns with non-numeric cells in other lines
     n_rows: int
 
     @classmethod
@@ -44,7 +44,7 @@ class NonNumericCells(NamedTuple):
         variables: Sequence[int],
         parse: Callable[[str], float | None],
     ) -> NonNumericCells:
-        """Check all variables; ``parse`` returns None if a cell is not numeric."""
+        """Check all variables; ``parse`` returns None for non-numeric cells."""
         columns: dict[int, NonNumericColumn] = {}
         text_lines: dict[int, list[str]] = {}
         mixed_columns: set[int] = set()
@@ -74,7 +74,7 @@ def refuse_non_numeric(
     advise: Advice,
     options: ReadOptions,
 ) -> NoReturn:
-    """Raise an error with the columns, or the lines, that are not numeric."""
+    """Raise an error that lists the non-numeric columns or lines."""
     if cells.text_lines and not cells.mixed_columns and len(cells.text_lines) < cells.n_rows:
         raise NonNumericColumnsError(f"{path}, {_describe_text_lines(cells, options)}")
     columns = sorted(cells.columns, key=lambda k: (cells.columns[k].line, k))

@@ -1,8 +1,8 @@
-"""Tables with variables in rows: recognised by names, transposed on request.
+"""Detection and transposition of tables with variables in rows.
 
-Files of gene expression usually have one line per gene and one column per sample. Without a
-transposition the selected "variables" would be samples. Typical names of samples and of genes
-reveal the orientation.
+Files of gene expression usually have one line per gene and one column per sample. Without
+transposition, the selected "variables" would be samples. Typical names of samples and genes
+indicate the orientation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from .base import ALL_TEXT, ReadOptions, Table, make_unique, quote, raise_unknown_column
 from .formulas import unescape_formula
 
-MIN_RATIO = 5  # minimum ratio of rows to columns that is mentioned
+MIN_RATIO = 5  # minimum ratio of rows to columns that is reported
 MIN_PROPORTION = 0.8  # minimum proportion of names of one type
 MIN_NAMES = 4  # minimum number of names to determine their type
 # Names of the first column of tables whose rows are variables.
@@ -70,14 +70,14 @@ def find_orientation(
 
 
 def _names_of_type(pattern: re.Pattern[str], names: Sequence[str]) -> list[str]:
-    """Return the names that match, if most do."""
+    """Return the matching names if most names match; otherwise none."""
     matching = [name for name in names if pattern.fullmatch(name.strip())]
     enough = len(names) >= MIN_NAMES and len(matching) >= MIN_PROPORTION * len(names)
     return matching if enough else []
 
 
 def looks_like_variable_names(name: str, values: Sequence[str]) -> bool:
-    """Return whether a column contains the names of genes or other variables."""
+    """Return whether a column contains names of genes or other variables."""
     normalised = re.sub(r"[\s_.\-]+", "", name.lower())
     return bool(_VARIABLES.fullmatch(normalised) or _names_of_type(_GENE, values))
 
@@ -86,13 +86,13 @@ def looks_like_variable_names(name: str, values: Sequence[str]) -> bool:
 
 
 class NamedRows(NamedTuple):
-    """Rows of labels, or rows to drop, of a table with variables in rows."""
+    """Annotation rows, or rows to drop, of a table with variables in rows."""
 
     names: frozenset[str]
     id_position: int  # column with the row names
 
     def remove_from(self, rows: Iterable[list[str]]) -> list[list[str]]:
-        """Return the other rows."""
+        """Return the rows that were not requested."""
         return [row for row in rows if not self.includes(row)]
 
     def includes(self, row: list[str]) -> bool:
@@ -105,7 +105,7 @@ class NamedRows(NamedTuple):
 
 
 def split_named_rows(names: Sequence[str], options: ReadOptions) -> tuple[ReadOptions, NamedRows]:
-    """Split the options into those for columns and the rows requested by name."""
+    """Separate the options for columns from the rows requested by name."""
     if not options.transpose:
         return options, NamedRows(frozenset(), 0)
     known = {*names, ALL_TEXT}
@@ -122,10 +122,10 @@ def split_named_rows(names: Sequence[str], options: ReadOptions) -> tuple[ReadOp
 
 
 def transpose_table(table: Table, options: ReadOptions) -> Table:
-    """Exchange rows and columns, names and ids.
+    """Transpose the data matrix and exchange names and ids.
 
-    Rows that are requested by name become annotations or are dropped. They are in the text that
-    the reader stored, or among the numbers.
+    Rows that are requested by name become annotations or are dropped. Their values are in the text
+    stored by the reader, or among the numbers.
     """
     names = table.ids or [f"x{k}" for k in range(table.X.shape[0])]
     _, requested = split_named_rows(

@@ -1,4 +1,4 @@
-"""Percentages in text: ``12%`` is 0.12 if the whole column has the sign."""
+"""Parsing of percentages in text files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SIGN = "%"
 
 
 class Percentages:
-    """Check that each column contains only percentages, or none."""
+    """Check that each column contains only percentages or none."""
 
     def __init__(self, path: Path, names: list[str], variables: list[int]):
         self.path, self.names, self.variables = path, names, variables
         self.first: dict[int, str] = {}  # first percentage of each column
 
     def check_row(self, line: int, row: list[str], above: np.ndarray) -> None:
-        """Check a row; ``above`` contains the numbers of the rows before it."""
+        """Check a row; ``above`` contains the numbers of the preceding rows."""
         if not self.first and not any(SIGN in cell for cell in row):
             return
         for j, k in enumerate(self.variables):

@@ -1,4 +1,4 @@
-"""Arguments of the command as they are typed in a shell."""
+"""Quoting of command-line arguments for a shell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SPECIAL = frozenset('"$`\\!%')  # characters that a shell replaces within doubl
 
 
 def quote_argument(text: str) -> str:
-    """Quote an argument, if possible by double quotes, which all shells understand."""
+    """Quote an argument, if possible with double quotes for any shell."""
     if shlex.quote(text) == text or _SPECIAL.intersection(text):
         return shlex.quote(text)
     return f'"{text}"'

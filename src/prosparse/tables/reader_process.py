@@ -1,12 +1,12 @@
-"""Program that reads one file: ``TASK FILE MEMORY SECONDS OPTIONS``.
+"""Program that reads one file, run as ``TASK FILE MEMORY SECONDS OPTIONS``.
 
-`limited_process.read_in_child` starts it in a process with limits, because python-calamine, the
-HDF5 library and SciPy hang, crash or exhaust the memory on some files. The program imports nothing
-of prosparse and therefore starts quickly. Each line of its output is a JSON value; if the file
-cannot be read, the last one is the reason, and the exit code is `FAILED`.
+`limited_process.read_in_child` runs this program with limits, because python-calamine, the HDF5
+library and SciPy hang, crash or exhaust the memory on some files. The program imports nothing from
+prosparse and therefore starts quickly. Each line of the output is a JSON value; if the file cannot
+be read, the last line is the reason, and the exit code is `FAILED`.
 
-The limits need the module `resource` and a system that enforces ``RLIMIT_AS``, as Linux does. On
-Windows and macOS only the time limit of the parent process applies.
+The limits require the module `resource` and a system that enforces ``RLIMIT_AS``, such as Linux. On
+Windows and macOS, only the time limit of the parent process applies.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from typing import Any
 FAILED = 10  # exit code: the file cannot be read
 OUT_OF_MEMORY = 11  # exit code: the memory limit was reached
 
-# Limits on HDF5 arrays. They may be larger than the file, because they are compressed.
+# Limits on HDF5 arrays, which are compressed and may be larger than the file.
 ENTRIES_AT_ONCE = 2**22
 MAX_EXPANSION = 200
 MIN_UNPACKED = 2**27
 
 
 def limit_resources(memory: int, seconds: float) -> None:
-    """Limit the memory to ``memory`` bytes more than now, and the CPU time.
+    """Limit the additional memory to ``memory`` bytes, and the CPU time.
 
-    Nothing is limited where the operating system does not support it.
+    Limits are ignored if the operating system does not support them.
     """
     try:
         import resource
@@ -66,7 +66,7 @@ def write(value: Any) -> None:
 
 
 def read_workbook(path: str, limit: Callable[[], None], sheet: str | None) -> None:
-    """Write the rows of a sheet that are not empty, and describe the sheet.
+    """Write the nonempty rows of a sheet, and a description of the sheet.
 
     A row consists of its number (from 1), the number of empty cells before the first text, and the
     texts up to the last one. The description of the sheet is the last line.
@@ -84,7 +84,7 @@ def read_workbook(path: str, limit: Callable[[], None], sheet: str | None) -> No
     except python_calamine.ZipError:
         raise ValueError("the ZIP archive is damaged") from None
     except python_calamine.CalamineError as error:
-        # The rest of the message is for developers: structures of Rust, or bytes of the file.
+        # The rest of the message (Rust structures or bytes of the file) is for developers.
         raise ValueError(re.split(r"[\[({]|, found ", str(error))[0].strip()) from None
     name = None if found is None else found.name
     formulas = count_uncomputed_formulas(path)

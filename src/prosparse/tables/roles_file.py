@@ -73,13 +73,7 @@ def is_roles_file(path: str | os.PathLike[str]) -> bool:
 
 
 def read_roles(path: str | os.PathLike[str]) -> RolesFile:
-    """Read a file of roles.
-
-    Raises
-    ------
-    TableError
-        If the file does not exist, is not TOML, or has an unknown key or a value of another type.
-    """
+    """Read a file of roles."""
     path = Path(path)
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8-sig"))

@@ -11,7 +11,7 @@ from scipy import sparse
 from ..data.covariates import take_rows
 from ..errors import TableError, plural
 from .base import Table, list_names, raise_unknown_column
-from .number_format import numeric_codes, split_codes
+from .missing_codes import numeric_codes, split_codes
 
 
 def select_rows(table: Table, rows: np.ndarray) -> Table:

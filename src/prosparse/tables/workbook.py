@@ -15,9 +15,9 @@ from ..errors import TableError, plural
 from .base import ReadOptions, Table, quote
 from .layout import Row, find_header, find_layout, find_roles, make_header, make_table, read_rows
 from .limited_process import read_in_child
-from .missing_codes import MISSING
+from .missing_codes import MISSING, split_codes
 from .non_numeric import MISSING_ADVICE
-from .number_format import NumberFormat, split_codes
+from .number_format import NumberFormat
 from .orientation import split_named_rows
 
 EXTENSIONS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")

@@ -13,7 +13,7 @@ from prosparse.data import DenseOperator
 from prosparse.data.operators import base
 from prosparse.datasets import make_globally_sparse
 from prosparse.models.gsppca import evidence
-from prosparse.models.gsppca.evidence import NoiselessDensity, evidence_path, search_coarse_to_fine
+from prosparse.models.gsppca.evidence import NestedModels, NoiselessDensity, search_coarse_to_fine
 from prosparse.models.gsppca.noisy_density import NoisyDensity
 
 
@@ -118,6 +118,10 @@ def test_derivatives_equal_finite_differences(d, rng):
         _, first, second = density.derivatives(r2, log_b)
         np.testing.assert_allclose(first, (high - low) / (2 * step), rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(second, (high - 2 * mid + low) / step**2, rtol=2e-3, atol=2e-3)
+
+
+def evidence_path(op, order, d, noise, q, kind="noiseless"):
+    return NestedModels(op, order, d, noise, kind).path(q)
 
 
 def separate_log_evidence(X, order, d, noise, cardinalities, kind):

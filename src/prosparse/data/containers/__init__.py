@@ -1,11 +1,11 @@
-"""Containers: the types of data matrix that the library accepts.
+"""Containers: the supported types of data matrices.
 
 Only this package inspects the type of a data matrix. A new container is a subclass of `Container`
 (`RowBlocks` if its rows are read in blocks) and one entry of `CONTAINERS`.
 
-A data matrix has two stages. The user passes a container: a DataFrame, a list, an array, a sparse
-matrix in any format. A model receives a validated matrix (`Table`): a NumPy array, a CSR array,
-or an array that stays in place (on a GPU, on a cluster, in a file).
+Users pass a container: a DataFrame, a list, an array, or a sparse matrix in any format. Models
+receive a validated matrix (`Table`): a NumPy array, a CSR array, or an array that stays in place
+(on a GPU, on a cluster, in a file).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CONTAINERS: list[Container] = [
     MemoryMap(),
     MaskedArray(),
     ArrayAPIArray(),
-    NumpyArray(),  # accepts everything that no other container recognises
+    NumpyArray(),  # accepts all other objects
 ]
 
 

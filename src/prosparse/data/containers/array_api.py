@@ -21,7 +21,7 @@ from .checks import check_no_times, check_shape, raise_complex
 
 
 class ArrayAPIArray(Container):
-    """Arrays in memory of a library other than NumPy, on any device."""
+    """Arrays in memory from a library other than NumPy, on any device."""
 
     name = "array API array"
     stays_in_place = True

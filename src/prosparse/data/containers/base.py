@@ -1,4 +1,4 @@
-"""The interface of a container, with the defaults of a dense array."""
+"""Interface of a container, with defaults for dense arrays."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class NonFinite(NamedTuple):
 
 
 class Container:
-    """A type of data matrix; subclasses override what differs from NumPy."""
+    """Type of data matrix; subclasses override what differs from NumPy."""
 
     name = "NumPy array"
-    # Whether the matrix is validated and returned in place. scikit-learn's checks convert the
-    # others to NumPy or CSR arrays.
+    # Whether the matrix is validated and used in place. Other containers are converted to NumPy or
+    # CSR arrays by scikit-learn's checks.
     stays_in_place = False
     # Whether all rows are in memory at once; otherwise they are read in blocks.
     in_memory = True
@@ -64,7 +64,7 @@ class Container:
         return None
 
     def categories(self, X: TableLike) -> dict[int, Labels]:
-        """Return the columns of labels by position."""
+        """Return the columns that contain labels, by position."""
         return {}
 
     def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
@@ -72,11 +72,11 @@ class Container:
         return X
 
     def validate(self, X: Table, min_size: int) -> Table:
-        """Return a matrix that stays in place, with two axes and a floating dtype."""
+        """Validate a matrix that stays in place; return it with a float dtype."""
         return X
 
     def find_non_finite(self, X: Table, *, allow_nan: bool = False) -> NonFinite | None:
-        """Find the entries that are not finite (infinite ones only if ``allow_nan``)."""
+        """Find infinite entries, and NaN unless ``allow_nan``."""
         xp = array_namespace(X)
         if not allow_nan and _has_finite_sum(X):
             return None
@@ -91,7 +91,7 @@ class Container:
         return summarise_non_finite(rows, columns, to_numpy(X[~valid]))
 
     def require_finite(self, X: Table) -> Table:
-        """Raise an error if an entry is not finite, at the latest when it is read."""
+        """Raise an error if an entry is not finite, possibly when it is read."""
         found = self.find_non_finite(X)
         if found is not None:
             raise InputError(
@@ -122,29 +122,29 @@ class Container:
         return np.array(X, dtype=dtype)
 
     def source(self, X: Table) -> Source:
-        """Return the rows in blocks as they are stored, neither centred nor scaled."""
+        """Return the raw rows in blocks, neither centred nor scaled."""
         return ArrayRows(X)
 
     def map_blocks(self, X: Table, f: Callable[[Any], Any]) -> Table:
-        """Apply a function of blocks of rows; the result has the same container type."""
+        """Apply a function to blocks of rows; keep the container type."""
         return f(X)
 
     def raw_rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
-        """Return the matrix in the form that the standardiser measures."""
+        """Return the raw rows for the standardiser."""
         return dense.DenseRows(X, weights)
 
     def operator(self, X: Table, mean: Array, scale: Array) -> Operator:
-        """Return the operator of rows whose means and scales are known."""
+        """Return the operator of rows with known means and scales."""
         return dense.new_rows(X, mean, scale)
 
 
 def column_label(name: object) -> str:
-    """Return how messages refer to a column, given its name or position."""
+    """Return the text by which messages refer to a column."""
     return f"column {name!r}" if isinstance(name, str) else f"column {name}"
 
 
 def summarise_non_finite(rows: np.ndarray, columns: np.ndarray, entries: np.ndarray) -> NonFinite:
-    """Summarise non-finite entries, given in the order of their rows."""
+    """Summarise non-finite entries, sorted by row."""
     missing = np.isnan(entries)
     what = "NaN" if missing.all() else "NaN and infinity" if missing.any() else "infinity"
     positions, counts = np.unique(columns, return_counts=True)
@@ -155,14 +155,15 @@ def summarise_non_finite(rows: np.ndarray, columns: np.ndarray, entries: np.ndar
 
 
 def _large_blocks(X: Array) -> Iterator[Array]:
-    """Yield large blocks of rows, which need little memory on a GPU."""
+    """Yield blocks of rows whose temporaries fit into GPU memory."""
     return (X[rows, ...] for rows in row_slices(X.shape[0], X.shape[1], ENTRIES_ON_ACCELERATOR))
 
 
 def _has_finite_sum(X: Array) -> bool:
-    """Return whether the sum of all entries is finite; then every entry is.
+    """Return whether the sum of all entries is finite.
 
-    The converse does not hold: large finite entries may sum to infinity.
+    If so, every entry is finite. The converse does not hold, because large finite entries may sum
+    to infinity.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(float(array_namespace(X).sum(X))))

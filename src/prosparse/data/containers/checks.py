@@ -15,14 +15,14 @@ from ..categories import Labels
 from ..row_groups import is_missing
 from .base import column_label
 
-# Kinds of NumPy dtypes whose entries are numbers. Complex numbers raise an error later.
+# Kinds of NumPy dtypes that are numeric. Complex numbers raise an error later.
 NUMERIC_KINDS = "biufc"
-# Kinds of NumPy dtypes of dates and times. As numbers these count from 1970, and a missing one
-# (NaT) would be -9.2e18.
+# Kinds of NumPy dtypes of dates and times. Converted to numbers, they count from 1970, and a
+# missing value (NaT) is -9.2e18.
 TIME_KINDS = "Mm"
 DATES_OR_TIMES = "dates or times"
-MAX_NUMBERS = 0.5  # proportion of texts that are numbers from which a column is not a category
-MAX_TEXT_LENGTH = 20  # maximum number of characters of an entry that a message quotes
+MAX_NUMBERS = 0.5  # proportion of numeric texts from which a column is not categorical
+MAX_TEXT_LENGTH = 20  # maximum number of characters of an entry quoted in a message
 
 _CONVERT_TIMES = "Convert them to numbers (e.g. days since a reference date) or drop them."
 
@@ -47,12 +47,12 @@ def check_dtype(dtype: np.dtype, allowed_kinds: str) -> None:
 
 
 def raise_complex(dtype: object) -> None:
-    """Raise an error for complex data, in scikit-learn's words."""
+    """Raise scikit-learn's error for complex data."""
     raise InputError(f"Complex data not supported: X has dtype {dtype}.")
 
 
 def check_shape(X: TableLike, min_size: int) -> None:
-    """Check the shape of a matrix; the errors use scikit-learn's words."""
+    """Check the shape of a matrix; raise the same errors as scikit-learn."""
     if X.ndim != 2:
         raise InputError(
             f"Expected 2D array, got {X.ndim}D array instead: X has shape {tuple(X.shape)}. "
@@ -81,32 +81,24 @@ def check_unique_names(names: Sequence[object]) -> None:
 def read_labels(entries: np.ndarray, *, is_category: bool, order: object = None) -> Labels | None:
     """Return a column as labels, or None if it is numeric.
 
-    The result is None unless all entries are texts, most of which are not numbers.
+    The result is None unless all entries are texts, most of them not numeric.
 
-    ``is_category`` states that the dtype is categorical, of any entries. ``order`` are the levels
-    of an ordered category.
+    ``is_category`` states that the dtype is categorical, with any entries. ``order`` contains the
+    levels of an ordered categorical column.
     """
     missing = np.array([is_missing(entry) for entry in entries], dtype=bool)
     present = entries[~missing]
     if not is_category and not all(isinstance(entry, str) for entry in present):
         return None
-    if not is_category and sum(map(_is_number, present)) >= MAX_NUMBERS * present.size:
+    if not is_category and sum(map(_represents_number, present)) >= MAX_NUMBERS * present.size:
         return None
     values = np.full(entries.size, None, dtype=object)
     values[~missing] = [str(entry) for entry in present]
     return Labels(values, None if order is None else tuple(map(str, order)))  # type: ignore[call-overload]
 
 
-def _is_number(entry: str) -> bool:
-    try:
-        float(entry)
-    except ValueError:
-        return False
-    return True
-
-
 def check_numeric(columns: Mapping[Any, np.ndarray]) -> None:
-    """Raise an error that names all columns with entries that are not numbers."""
+    """Raise an error that names all columns with non-numeric entries."""
     problems = {
         name: problem for name, entries in columns.items() if (problem := _non_numeric(entries))
     }
@@ -120,9 +112,9 @@ def check_numeric(columns: Mapping[Any, np.ndarray]) -> None:
 
 
 def _non_numeric(entries: np.ndarray) -> str | None:
-    """Describe the entries of a column that is not numeric, else return None.
+    """Describe the entries of a non-numeric column; return None if numeric.
 
-    Objects that are neither strings, dates nor lists are left to scikit-learn's checks.
+    Other objects than strings, dates and lists are left to scikit-learn's checks.
     """
     if entries.dtype.kind in TIME_KINDS:
         return DATES_OR_TIMES

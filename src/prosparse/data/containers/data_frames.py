@@ -74,7 +74,7 @@ class PolarsFrame(Container):
         found = {}
         for k, (name, dtype) in enumerate(X.schema.items()):
             if str(dtype).startswith(("String", "Categorical", "Enum")):
-                # The levels of an Enum are ordered.
+                # Enum columns have ordered levels.
                 order = dtype.categories.to_list() if str(dtype).startswith("Enum") else None
                 entries = np.array(X[name].to_list(), dtype=object)
                 is_category = not str(dtype).startswith("String")

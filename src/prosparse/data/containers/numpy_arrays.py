@@ -13,7 +13,7 @@ from .checks import check_no_times, check_numeric
 
 
 class NumpyArray(Container):
-    """NumPy arrays, and all that scikit-learn converts to one (e.g. lists)."""
+    """NumPy arrays, and objects that scikit-learn converts to one."""
 
     def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         check_no_times(X)
@@ -24,7 +24,7 @@ class NumpyArray(Container):
 
 
 class MaskedArray(Container):
-    """NumPy's masked arrays, or lists of masked rows, with missing values."""
+    """NumPy's masked arrays, or lists of masked rows."""
 
     name = "masked array"
 
@@ -61,7 +61,7 @@ class MaskedArray(Container):
 
 
 def _entries_with_text(X: TableLike) -> np.ndarray | None:
-    """Return the entries of an array or list if they may be strings, else None."""
+    """Return the entries of an array or list that may contain strings."""
     if isinstance(X, list | tuple):
         try:
             X = np.asarray(X)

@@ -1,4 +1,4 @@
-"""Matrices that are never in memory as a whole: Dask arrays and memory maps."""
+"""Matrices read in blocks of rows: Dask arrays and memory maps."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from .checks import check_dtype, check_no_times, check_shape
 
 
 class RowBlocks(Container, ABC):
-    """Matrices whose rows are read, and checked, in blocks."""
+    """Matrices whose rows are read and checked in blocks."""
 
     stays_in_place = True
     in_memory = False
 
     @abstractmethod
     def source(self, X: Table) -> blocks.Source:
-        """Return the rows in blocks as they are stored."""
+        """Return the raw rows in blocks."""
 
     def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         check_no_times(X)
         return X
 
     def find_non_finite(self, X: Table, *, allow_nan: bool = False) -> NonFinite | None:
-        return None  # The standardiser and the operator of new rows check the entries they read.
+        return None  # Entries are checked when they are read.
 
     def require_finite(self, X: Table) -> Table:
         for _, block in self.source(X).blocks():

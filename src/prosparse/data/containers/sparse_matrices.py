@@ -15,7 +15,7 @@ from .base import Container, NonFinite, Table, summarise_non_finite
 
 
 class SparseMatrix(Container):
-    """Sparse matrices and arrays of any format; validated ones are CSR."""
+    """Sparse matrices and arrays of any format, validated as CSR arrays."""
 
     name = "sparse matrix"
     is_sparse = True
@@ -24,7 +24,7 @@ class SparseMatrix(Container):
         return bool(sparse.issparse(X))
 
     def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
-        # The caller's matrix is never sorted or summed in place.
+        # The matrix of the caller is not sorted or summed in place.
         return sparse_operator.canonical(X) if X.format == "csr" else X
 
     def find_non_finite(self, X: Table, *, allow_nan: bool = False) -> NonFinite | None:

@@ -1,4 +1,4 @@
-"""Operators: the data matrix as models see it.
+"""Operators: the interface of models to the data matrix.
 
-The containers in `prosparse.data.containers` determine the operator of a data matrix.
+The container of a data matrix determines its operator (`prosparse.data.containers`).
 """

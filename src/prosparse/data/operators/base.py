@@ -1,13 +1,13 @@
-"""The interface between models and data: sums and maps over blocks of rows.
+"""Interface between models and data: sums and maps over blocks of rows.
 
-A model never uses a NumPy array, a sparse matrix or a cluster directly. It uses an `Operator`,
-which represents the centred (and optionally scaled) n x p data matrix X, and calls
+Models do not use NumPy arrays, sparse matrices or clusters directly. An `Operator` represents the
+centred (and optionally scaled) n x p data matrix X. Models call
 
 * `sum_rows(f)` to sum a function over blocks of rows, or
 * `map_rows(f)` to apply a function to each row.
 
-A block supports ``block @ F`` and ``block.T @ Y``. With ``entrywise=True`` it is a plain array of
-bounded size, for functions of single entries. All other methods are based on these two.
+A block supports ``block @ F`` and ``block.T @ Y``. With ``entrywise=True``, a block is a plain
+array of bounded size, for functions of single entries. All other methods are based on these two.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ from array_api_compat import array_namespace
 from ..arrays import Array, from_numpy, to_numpy
 from .shadows import Shadows
 
-Block = Any  # supports ``block @ F`` and ``block.T @ Y``; see above
+Block = Any  # supports ``block @ F`` and ``block.T @ Y``
 Parts = tuple[Array, ...]
-RowFunction = Callable[..., Any]  # function of a block and of its rows of further arrays
+RowFunction = Callable[..., Any]  # function of a block and of rows of further arrays
 
-# Approximate number of entries of entrywise blocks: large enough to hide Python's overhead, small
-# enough for a dozen temporary arrays to fit into the cache.
+# Approximate number of entries of entrywise blocks. Blocks are so large that Python's overhead is
+# small, and so small that a dozen temporary arrays fit into the cache.
 ENTRIES_PER_BLOCK = 2**17
-# On a GPU each function call takes microseconds for any size.
+# Blocks are larger on a GPU, where each function call takes microseconds for any size.
 ENTRIES_ON_ACCELERATOR = 2**25
-# Products of stored entries, per entry of X, that take as long as a conversion to dense.
+# Number of products of stored entries, per entry of X, that take as long as a conversion to a dense
+# block.
 _MIN_ENTRIES_PER_CONVERSION = 2.5
-_MAX_SPARSE_DENSITY = 0.5  # density up to which squares are summed from the stored entries
+_MAX_SPARSE_DENSITY = 0.5  # maximum density for sums of squares of the stored entries
 _TERMS_IN_SINGLE = 32  # number of entries that are summed in single precision
 
 
 class Operator(ABC):
-    """A centred n x p data matrix, accessed by sums and maps over its rows."""
+    """Centred n x p data matrix, accessed by sums and maps over its rows."""
 
     shape: tuple[int, int]
     xp: Any  # array API namespace of all arguments and results
     dtype: Any  # dtype of the blocks; sums of squares are in double precision
-    # Number of columns for which a product costs little more than for one; None if reading the
-    # data dominates the cost.
+    # Number of columns for which a product costs little more than for one column; None if reading
+    # the data dominates the cost.
     few_columns: int | None = None
     density: float = 1.0  # proportion of entries that are stored
     _column_squares: Array = None
@@ -56,12 +57,12 @@ class Operator(ABC):
 
     @property
     def like(self) -> Array:
-        """An array in the library, and on the device, of all arguments and results."""
+        """Array in the library and on the device of all arguments and results."""
         return self.column_squares()
 
     @property
     def whole(self) -> Array | None:
-        """The centred matrix as one array, or None if it is not in memory."""
+        """Centred matrix as one array, or None if it is not in memory."""
         return None
 
     @abstractmethod
@@ -81,7 +82,7 @@ class Operator(ABC):
         """Compute X X' of shape (n, n)."""
 
     def sum_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Parts:
-        """Sum ``f(block, *rows of row_arrays)``, a tuple of arrays, over the blocks."""
+        """Sum the tuple of arrays ``f(block, *rows of row_arrays)`` over blocks."""
         total: list[Array] = []
         for rows, block in self.blocks(entrywise=entrywise):
             part = f(block, *(array[rows, ...] for array in row_arrays))
@@ -89,7 +90,7 @@ class Operator(ABC):
         return tuple(total)
 
     def map_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
-        """Stack ``f(block, *rows of row_arrays)``, one result row per row."""
+        """Stack ``f(block, *rows of row_arrays)``, with one result per row."""
         parts = [
             f(block, *(array[rows, ...] for array in row_arrays))
             for rows, block in self.blocks(entrywise=entrywise)
@@ -101,7 +102,7 @@ class Operator(ABC):
         return self.map_rows(f, *row_arrays, entrywise=entrywise)
 
     def sample_rows(self, count: int) -> Operator:
-        """Return about ``count`` evenly spaced rows in memory, for initial guesses."""
+        """Return about ``count`` evenly spaced rows in memory."""
         return self
 
     def rough(self) -> Operator:
@@ -150,8 +151,8 @@ class Operator(ABC):
     def power_sums(self, power: int, weights: Array) -> Array:
         """Compute sum_i x_ij^power weights_ik, (p, k), in double precision.
 
-        With many weights, sparse blocks are converted to dense: dense products are so much faster
-        that the zeros do not matter.
+        With many weights, sparse blocks are converted to dense blocks, because dense products are
+        faster despite the zeros.
         """
         if self.density * weights.shape[1] < _MIN_ENTRIES_PER_CONVERSION:
             return self._sparse_power_sums(power, weights)
@@ -161,7 +162,7 @@ class Operator(ABC):
         return self.sum_rows(_PowerSums(power), weights, entrywise=True)[0]
 
     def _sparse_power_sums(self, power: int, weights: Array) -> Array:
-        """Compute `power_sums` from the stored entries, if not all are stored."""
+        """Compute `power_sums` from the stored entries if X is sparse."""
         return self._dense_power_sums(power, weights)
 
     def row_squares(self) -> Array:
@@ -172,7 +173,7 @@ class Operator(ABC):
         )
 
     def dense(self) -> Array:
-        """Return the centred matrix as one array in memory, for a few columns."""
+        """Return the centred matrix as one array in memory."""
         return self.gather_rows(_identity, entrywise=True)
 
     @abstractmethod
@@ -180,7 +181,7 @@ class Operator(ABC):
         """Return X diag(factors)."""
 
     def unit_variance(self) -> Operator:
-        """Return the matrix with columns of variance 1; no column may be zero."""
+        """Scale the columns to variance 1; no column may be zero."""
         (n, p), like = self.shape, self.column_squares()
         factors = np.sqrt(n / to_numpy(like).astype(float))
         scaled = self.scale_columns(from_numpy(factors, like, self.dtype))
@@ -194,7 +195,7 @@ class Operator(ABC):
         return WeightedOperator(self, factors)
 
     def with_shadows(self, shadows: Shadows) -> Operator:
-        """Return the matrix with shadows of its columns.
+        """Append shadows of the columns to the matrix.
 
         The result is in memory unless a subclass is lazy.
         """
@@ -210,15 +211,15 @@ class Operator(ABC):
 
 
 class LazyRows(ABC):
-    """A block of rows that is never formed; supports ``@`` and ``.T @`` only."""
+    """Block of rows that is never formed; supports only ``@`` and ``.T @``."""
 
     @abstractmethod
     def __matmul__(self, F: Array) -> Array:
-        """Multiply by a matrix with one row per column."""
+        """Compute the product with F."""
 
     @abstractmethod
     def rmatmul(self, Y: Array) -> Array:
-        """Multiply the transpose by a matrix with one row per row."""
+        """Compute the product of the transpose with Y."""
 
     @abstractmethod
     def stored(self) -> Any:
@@ -230,7 +231,7 @@ class LazyRows(ABC):
 
 
 class LazyColumns:
-    """The transpose of `LazyRows`."""
+    """Transpose of `LazyRows`."""
 
     def __init__(self, rows: LazyRows):
         self.rows = rows
@@ -240,7 +241,7 @@ class LazyColumns:
 
 
 class _Product:
-    """The function ``block @ F`` as a class, which can be pickled for a cluster."""
+    """The function ``block @ F`` as a class that can be pickled."""
 
     def __init__(self, F: Array):
         self.F = F
@@ -254,7 +255,7 @@ def _identity(block: Array) -> Array:
 
 
 class _PowerSums:
-    """The function ``(block^power)' rows`` as a class, which can be pickled."""
+    """The function ``(block^power)' rows`` as a class that can be pickled."""
 
     def __init__(self, power: int):
         self.power = power
@@ -277,7 +278,7 @@ def integer_power(block: Array, power: int) -> Array:
 def rough_column_sums(block: Array, xp: Any) -> Array:
     """Sum over the rows of a block in double precision.
 
-    Few entries are summed in single precision first, which is much faster on a GPU.
+    Groups of a few entries are first summed in single precision, which is much faster on a GPU.
     """
     rows = block.shape[0] // _TERMS_IN_SINGLE * _TERMS_IN_SINGLE
     if block.dtype == xp.float64 or rows == 0:

@@ -1,7 +1,7 @@
-"""Matrices outside memory: blocks of rows, standardised when read.
+"""Operators of matrices outside memory, standardised block by block.
 
-A `Source` reads the blocks (from a file or a cluster) and applies functions to them. The dense or
-sparse operator of a block does the calculations within it.
+A `Source` reads the blocks (from a file or a cluster) and applies functions to them. Calculations
+within a block use its dense or sparse operator.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Source(ABC):
         row_arrays: tuple[Array, ...] = (),
         combine: Callable[[Parts, Parts], Parts] = add,
     ) -> Parts:
-        """Combine ``f(block, *rows of row_arrays)`` of all blocks, two at a time."""
+        """Combine ``f(block, *rows of row_arrays)`` over all blocks."""
         return functools.reduce(combine, self._apply(f, row_arrays))
 
     def map(self, f: RowFunction, row_arrays: tuple[Array, ...] = ()) -> Array:
@@ -151,7 +151,7 @@ def _call_with_shadows(
 def _append_shadows(
     raw: Any, rows: np.ndarray, columns: np.ndarray | None, shadows: Shadows
 ) -> Any:
-    """Return a raw block with the shadows of some columns."""
+    """Append the shadows of some columns to a raw block."""
     check_masked(raw)
     raw = canonical(raw) if issparse(raw) else np.asarray(raw)
     raw = to_double(raw if columns is None else raw[:, columns])
@@ -164,11 +164,11 @@ class Standard(NamedTuple):
     columns: np.ndarray | None  # positions of the columns; None: all of them
     shift: np.ndarray
     factor: np.ndarray
-    unchecked: bool = False  # new rows, whose entries have not been checked
+    unchecked: bool = False  # whether entries have not been checked, as in new rows
 
 
 def _standardise_block(raw: Any, standard: Standard) -> Operator:
-    """Return the operator of one raw block, in the memory of the worker."""
+    """Build the operator of one raw block."""
     columns, shift, factor, unchecked = standard
     check_masked(raw)
     if issparse(raw):
@@ -186,7 +186,7 @@ def _standardise_block(raw: Any, standard: Standard) -> Operator:
 
 
 def check_masked(raw: Any) -> None:
-    """Raise an error for masked entries, whose values NumPy would use."""
+    """Raise an error for masked entries, whose masks NumPy would ignore."""
     if np.ma.is_masked(raw):
         raise InputError(
             f"A block of X has {plural(int(np.ma.count_masked(raw)), 'masked value')}. Fill masked "
@@ -195,7 +195,7 @@ def check_masked(raw: Any) -> None:
 
 
 def check_finite_block(raw: Any) -> Any:
-    """Return the raw block; raise an error for masked and non-finite entries."""
+    """Raise an error for masked and non-finite entries; return the block."""
     check_masked(raw)
     values = raw.data if issparse(raw) else np.asarray(raw)
     if not np.all(np.isfinite(values)):
@@ -291,12 +291,12 @@ class BlockedOperator(Operator):
 
 
 def new_rows(source: Source, mean: Array, scale: Array) -> BlockedOperator:
-    """Return the operator of rows whose means and scales are known."""
+    """Return the operator of rows with known means and scales."""
     return BlockedOperator(source, Standard(None, mean, 1.0 / scale, unchecked=True))
 
 
 class BlockedRows:
-    """Raw rows in blocks, read twice and never copied (see `RawRows`)."""
+    """Raw rows in blocks, read twice and not copied (`RawRows`)."""
 
     centred_in_products = False  # set by `extent` if a block is sparse
 
@@ -343,6 +343,6 @@ def _combine_extents(first: Parts, second: Parts) -> Parts:
 
 
 def _deviations(raw: Any, *, standard: Standard) -> Parts:
-    """Compute sums and sums of squares after centring."""
+    """Compute sums and sums of squares of a block after centring."""
     op = _standardise_block(raw, standard)
     return op.rmatmul(np.ones((op.shape[0], 1)))[:, 0], op.column_squares()

@@ -1,8 +1,8 @@
-"""Columns of a sparse matrix whose stored entries are not copied.
+"""View of some columns of a sparse matrix.
 
-A copy of most of the columns of a large matrix would nearly double the memory that it needs.
-Products with the view are products with the whole matrix, whose other columns are multiplied by
-zero or ignored.
+A copy of most columns of a large matrix would nearly double the required memory. Products with the
+view are products with the whole matrix, in which the other columns are multiplied by zero or
+ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ViewedRows(LazyRows):
-    """Some columns of a block of p columns."""
+    """Selected columns of a block with p columns."""
 
     def __init__(self, block: LazyRows, columns: np.ndarray, p: int):
         self.block, self.columns, self.p = block, columns, p
@@ -40,7 +40,7 @@ class ViewedRows(LazyRows):
 
 
 class ColumnView(TransformedOperator):
-    """Different columns of a sparse operator, in the given order."""
+    """Distinct columns of a sparse operator, in the given order."""
 
     def __init__(self, inner: SparseOperator, columns: np.ndarray):
         n, p = inner.shape

@@ -1,7 +1,7 @@
-"""Dask arrays with dense or sparse blocks, on threads or a cluster.
+"""Operators of Dask arrays with dense or sparse blocks.
 
-A sum over the rows is one function of a block and one tree reduction. The function with its small
-arrays (p x d) is sent once to each worker, and its sums are returned.
+A sum over the rows is computed by a function of each block and a tree reduction, on threads or a
+cluster. The function, which contains small arrays (p x d), is sent once to each worker.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check_blocks(X: Any) -> Any:
 
 
 def _check_block(block: Any, block_info: Any = None) -> Any:
-    if not block_info:  # Dask determines the type of the result.
+    if not block_info:  # Dask calls the function to determine the type of the result.
         return block
     declared = tuple(high - low for low, high in block_info[0]["array-location"])
     number = ", ".join(map(str, block_info[0]["chunk-location"]))
@@ -78,7 +78,7 @@ class DaskRows(Source):
         return self.X[::step].compute()
 
     def _delayed_blocks(self, row_arrays: tuple[Array, ...]) -> Iterator[tuple[Any, ...]]:
-        """Yield each nonempty block, delayed, with its rows of ``row_arrays``."""
+        """Yield each nonempty delayed block with its rows of ``row_arrays``."""
         for rows, block in zip(self.rows, self.X.to_delayed().ravel(), strict=True):
             if rows.stop > rows.start:
                 yield block, *(array[rows] for array in row_arrays)
@@ -140,10 +140,10 @@ def _merge(combine: Any, parts: list[Parts]) -> Parts:
 
 
 def _compute(f: Any, graph: Callable[[Any], Any]) -> Any:
-    """Compute ``graph(f)`` with ``f`` as a task, sent once to each worker."""
+    """Compute ``graph(f)``, with ``f`` sent once to each worker."""
     from dask.delayed import delayed
 
-    with warnings.catch_warnings():  # arrays of p x d are expected
+    with warnings.catch_warnings():  # large arrays (p x d) are expected
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
         return graph(delayed(_identity, pure=False)(f)).compute()
 

@@ -1,4 +1,4 @@
-"""Dense matrices of any array API library."""
+"""Operators of dense matrices of any array API library."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .base import (
     row_slices,
 )
 
-# Number of terms after which single-precision products are summed in double precision.
+# Number of terms of single-precision products, which are then summed in double precision.
 _TERMS = 4096
-_ENTRIES_PER_COLUMN_BLOCK = 2**18  # entries whose powers are computed at a time
-MAX_NARROW_WIDTH = 64  # maximum number of columns of matrices that are stored by columns
+_ENTRIES_PER_COLUMN_BLOCK = 2**18  # number of entries whose powers are computed at a time
+MAX_NARROW_WIDTH = 64  # maximum number of columns of matrices stored by columns
 
 
 class DenseOperator(Operator):
-    """A dense matrix, centred by the caller."""
+    """Dense matrix, centred by the caller."""
 
     def __init__(self, X: Array):
         self.X = X
@@ -75,7 +75,7 @@ class DenseOperator(Operator):
         return DenseOperator(self.X - left @ right)
 
     def power_sums(self, power: int, weights: Array) -> Array:
-        # Blocks of columns: each is multiplied once with all weights.
+        # Each block of columns is multiplied once with all weights.
         size = ENTRIES_ON_ACCELERATOR if on_accelerator(self.X) else _ENTRIES_PER_COLUMN_BLOCK
         xp = self.xp
         sums = [
@@ -98,18 +98,18 @@ def _gram(A: Array, xp: Namespace) -> Array:
 
 
 def new_rows(X: Array, mean: Array, scale: Array) -> DenseOperator:
-    """Return the operator of rows whose means and scales are known."""
+    """Return the operator of rows with known means and scales."""
     xp = array_namespace(X)
     return DenseOperator((xp.astype(X, _working_type(X)) - mean) / scale)
 
 
 def _working_type(X: Array) -> object:
-    """Return the dtype of calculations: double for NumPy, else that of the user."""
+    """Return the dtype of calculations: float64 for NumPy, otherwise that of X."""
     return array_namespace(X).float64 if is_numpy_array(X) else X.dtype
 
 
 class DenseRows:
-    """Raw rows in one array, copied and standardised in place (see `RawRows`)."""
+    """Raw rows in one array, copied and standardised in place (`RawRows`)."""
 
     centred_in_products = False
 
@@ -145,7 +145,7 @@ class DenseRows:
         return DenseOperator(Z)
 
     def _sums(self, *, rough: bool = False) -> np.ndarray:
-        """Sum each column; a rough sum suffices for a first centre."""
+        """Sum each column; a rough sum is sufficient for the first centre."""
         if self.weights is not None:
             return self.weights @ self.Z
         if is_numpy_array(self.Z):
@@ -179,7 +179,7 @@ class DenseRows:
 
 
 def _fresh_copy(X: Array) -> Array:
-    """Copy to the working dtype; narrow matrices are stored by columns."""
+    """Copy to the working dtype; store narrow matrices by columns."""
     if is_numpy_array(X) and X.shape[1] <= MAX_NARROW_WIDTH:
         return np.array(X, dtype=np.float64, order="F")
     return array_namespace(X).astype(X, _working_type(X), copy=True)

@@ -1,4 +1,4 @@
-"""Matrices in a file: NumPy memory maps, read block by block."""
+"""Memory maps of NumPy, read block by block."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from .base import row_slices
 from .blocks import Source
 
-IN_MEMORY = 2**28  # maximum number of bytes of maps that are read into memory
+IN_MEMORY = 2**28  # maximum size in bytes of maps that are read into memory
 ENTRIES_PER_READ = 2**22  # approximate number of entries of a block
 ROWS_PER_SAMPLE = 64  # number of sampled rows per read
-SHARED_MODES = ("r", "r+", "w+")  # modes in which memory and file agree
+SHARED_MODES = ("r", "r+", "w+")  # modes in which changes in memory are written to the file
 
 
 def is_large_map(X: Any) -> bool:
@@ -23,11 +23,11 @@ def is_large_map(X: Any) -> bool:
 
 
 class MappedRows(Source):
-    """The rows of a memory map.
+    """Rows of a memory map.
 
     Pages count as memory of the process and are released after each block. Maps of mode "c"
-    (copy-on-write) or of unknown mode (a view) keep their pages, because changes may exist in
-    memory only.
+    (copy-on-write) or of unknown mode (a view) keep their pages, because changes may exist only in
+    memory.
     """
 
     def __init__(self, X: np.memmap):

@@ -1,18 +1,19 @@
 """Shadow columns: randomised copies of the columns of a data matrix.
 
 A shadow of a column contains the same entries with permuted rows, or the same deviations from a
-centre with random signs; some variables of a matrix may have the one, and others the other. The
-columns of a categorical variable share permutations and signs. With groups, rows are permuted
-within groups. A shadow has the missing values of its column: only rows in
-which all columns of the variable are observed are permuted.
+centre with random signs. Both types may occur in one matrix. All columns of a categorical variable
+have the same permutation or signs. With groups, rows are permuted within groups. A shadow has the
+missing values of its column, because only rows in which all columns of the variable are observed
+are permuted.
 
 A matrix with K shadows of each of its p columns has p (K + 1) columns, in K + 1 layers of p. Column
-j of each layer is the original column j or one of its shadows. The layer of the original is random:
-a function of the matrix cannot treat originals and shadows differently. With random signs, all
-layers are sums of the centre and a signed deviation, so that they have the same rounding errors.
+j of each layer is the original column j or one of its shadows. The layer of the original is random,
+so that no function of the matrix can treat originals and shadows differently. With random signs,
+all layers are sums of the centre and a signed deviation, so that they have the same rounding
+errors.
 
-* Sparse matrices stay sparse. Random signs change stored entries only. This is valid under sign
-  symmetry as well: which entries may change depends on their magnitudes only.
+* Sparse matrices stay sparse, because random signs change only stored entries. This is also valid
+  under sign symmetry, because the set of these entries depends only on magnitudes.
 * Data that are read in blocks of rows are permuted within these blocks, when they are read.
 """
 
@@ -28,7 +29,7 @@ from scipy import sparse
 from ...parallel import slices_of
 from ..arrays import Array, from_numpy
 
-_ENTRIES_PER_CHUNK = 2**20  # entries whose permutations or signs are in memory at a time
+_ENTRIES_PER_CHUNK = 2**20  # number of entries whose permutations or signs are in memory at a time
 
 
 class Centre(NamedTuple):
@@ -52,7 +53,7 @@ class Centre(NamedTuple):
         return centre
 
     def in_units(self, shift: np.ndarray, factor: np.ndarray) -> Centre:
-        """Return the centres of x, from those of (x - shift) * factor."""
+        """Convert centres of (x - shift) * factor to centres of x."""
         return self._replace(means=shift + self.means / factor, effects=self.effects / factor)
 
 
@@ -64,36 +65,28 @@ class Shadows(NamedTuple):
     codes: np.ndarray  # (n,) group of each row: 0, 1, ...
     variables: np.ndarray  # (p,) variable of each column: 0, 1, ...
     original_layer: np.ndarray  # (n_variables,) layer of the original columns
-    signed: np.ndarray  # (n_variables,) mask of those with random signs; others have permuted rows
+    signed: np.ndarray  # (n_variables,) mask of random signs; other variables have permuted rows
     centre: Centre | None = None  # centres of random signs; None if there are none
     # (n, n_variables) mask of the rows that are permuted; None for all
     observed: np.ndarray | None = None
 
     @property
     def columns(self) -> np.ndarray:
-        """Positions of the columns of all layers in [originals, shadows]."""
+        """Positions of the columns of all layers among originals and shadows."""
         p, n_layers = self.variables.size, self.n_shadows + 1
         layers = np.arange(n_layers)[:, None] - self.original_layer[self.variables]
         return np.asarray((layers % n_layers) * p + np.arange(p)).ravel()
 
     def in_units(self, shift: np.ndarray, factor: np.ndarray) -> Shadows:
-        """Return the shadows of x, for the matrix (x - shift) * factor."""
+        """Convert shadows of (x - shift) * factor to shadows of x."""
         return self._replace(centre=self.centre and self.centre.in_units(shift, factor))
 
     def append_to(self, block: Any, rows: np.ndarray) -> Any:
-        """Return a block of rows with the shadows of its columns.
+        """Append shadows to a block of rows (k, p): (k, p * (n_shadows + 1)).
 
-        Parameters
-        ----------
-        block : array or sparse matrix of shape (k, p)
-        rows : int ndarray of shape (k,)
-            Positions of the rows in the data matrix.
-
-        Returns
-        -------
-        array or sparse matrix of shape (k, p * (n_shadows + 1))
+        ``rows`` (k,) are the positions of the rows in the data matrix.
         """
-        # Blocks have independent random numbers, which are the same each time a block is read.
+        # Blocks have independent random numbers, which are the same whenever a block is read.
         generators = [
             np.random.default_rng([self.seed, int(rows[0]) if rows.size else 0, layer])
             for layer in range(1, self.n_shadows + 1)
@@ -109,7 +102,7 @@ class Shadows(NamedTuple):
     def _dense_layer(
         self, block: Array, rows: np.ndarray, rng: np.random.Generator | None
     ) -> Array:
-        """Return a shadow of a block; the original without random numbers."""
+        """Return a shadow of a block, or the original if ``rng`` is None."""
         if rng is None and self.centre is None:
             return block
         xp, p = array_namespace(block), self.variables.size
@@ -150,7 +143,7 @@ class Shadows(NamedTuple):
     def _sparse_layer(
         self, S: sparse.csc_array, rows: np.ndarray, rng: np.random.Generator | None
     ) -> sparse.csc_array:
-        """Return a shadow of a sparse block; the original without random numbers.
+        """Return a shadow of a sparse block, or the original if ``rng`` is None.
 
         Only stored entries change or move.
         """
@@ -196,9 +189,9 @@ def draw_shadows(
     seen: np.ndarray | None = None,
     permuted: np.ndarray | None = None,
 ) -> Shadows:
-    """Draw the random numbers of the shadows; see `Shadows`.
+    """Draw the random numbers of the shadows.
 
-    ``seen`` (n, p) is the mask of the observed entries, if some are missing. With a centre, all
+    ``seen`` (n, p) is the mask of the observed entries if some are missing. With a centre, all
     variables outside the mask ``permuted`` (n_variables,) have random signs.
     """
     n_variables = int(variables.max()) + 1
@@ -241,12 +234,12 @@ def row_permutations(
 
 
 def random_signs(shape: int | tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Draw 1 or -1 with equal probability."""
+    """Draw an array of random signs, 1 or -1 with equal probability."""
     return 2.0 * rng.integers(0, 2, size=shape, dtype=np.int8) - 1.0
 
 
 def _permute(block: Array, permutations: np.ndarray) -> Array:
-    """Permute the rows of each column of an array of any library."""
+    """Permute the entries of each column; accept arrays of any library."""
     if is_numpy_array(block):
         return np.take_along_axis(block, permutations, axis=0)
     xp, (n, p) = array_namespace(block), block.shape

@@ -1,4 +1,4 @@
-"""A matrix minus a matrix of low rank: centring within groups, residuals.
+"""Operators minus a matrix of low rank, for centring and residuals.
 
 The operator represents X - L R for another operator X, L of shape (n, k) and R of shape (k, p) with
 small k. Neither L R nor the difference is formed, so that a sparse matrix stays sparse.
@@ -76,8 +76,8 @@ class ShiftedOperator(TransformedOperator):
     def _sparse_power_sums(self, power: int, weights: Array) -> Array:
         """Expand (x - l r)^power by the multinomial theorem.
 
-        Products of columns of L that vanish are skipped: indicators of groups have one nonzero
-        product for each power of each group.
+        Products of columns of L that vanish are skipped, because indicators of groups have one
+        nonzero product for each power of each group.
         """
         xp, right = self.xp, self.xp.astype(self.right, self.xp.float64)
         total = self.inner._sparse_power_sums(power, weights)

@@ -1,4 +1,4 @@
-"""SciPy sparse matrices, centred in each product and never made dense."""
+"""Operators of SciPy sparse matrices, which are centred in each product."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from .shadows import Shadows
 
 # Maximum mean of a column, in standard deviations, for products in single precision.
 _MAX_MEAN_IN_SINGLE = 100.0
-_ENTRIES_PER_PIECE = 2**20  # number of stored entries that justify a thread
-# Up to this number of pieces, a product has as many as threads are justified. Pieces of more
-# entries than the maximum would need too much memory for their temporary arrays.
+_ENTRIES_PER_PIECE = 2**20  # minimum number of stored entries per thread
+# A matrix is divided into at most `_FEW_PIECES` pieces, or into more if these would exceed the
+# maximum number of entries and require too much memory for temporary arrays.
 _FEW_PIECES, _MAX_ENTRIES_PER_PIECE = 8, 2**22
 # Columns of a large matrix are copied only if they have less than this proportion of the entries.
 _MIN_ENTRIES_OF_VIEW, _MAX_COPIED_PROPORTION = 2**22, 0.7
-# For X X', columns with a larger proportion of stored entries are converted to dense, few at a
-# time: dense products are so much faster that the zeros do not matter.
+# For X X', columns with a larger proportion of stored entries are converted to dense columns, a few
+# at a time, because dense products are faster despite the zeros.
 _MIN_DENSITY = 0.05
-_DENSE_COLUMNS = 512  # number of columns that are converted at a time, at most the rows of X
-# Number of rows that are converted at a time, unless these are too many entries.
+_DENSE_COLUMNS = 512  # number of columns converted at a time, at most the number of rows of X
+# Minimum number of rows converted at a time, subject to the maximum number of entries.
 _MIN_ROWS, _MAX_ENTRIES = 256, 2**22
 _MAX_DENSE_PIECES = 4  # maximum number of pieces that are processed in parallel
 
@@ -47,8 +47,8 @@ _MAX_DENSE_PIECES = 4  # maximum number of pieces that are processed in parallel
 def canonical(X: Any) -> sparse.csr_array:
     """Convert ``X`` to CSR with sorted indices and without duplicates.
 
-    SciPy sorts and sums duplicates in place, and conversions share memory. Therefore ``X`` is
-    copied first unless it is in canonical format.
+    SciPy sorts indices and sums duplicates in place, and conversions share memory. ``X`` is
+    therefore copied unless it is in canonical format.
     """
     S = sparse.csr_array(X)
     if not S.has_canonical_format:
@@ -85,7 +85,7 @@ class SparseOperator(Operator):
     few_columns = 16
 
     def __init__(self, S: Any, shift: Array, factor: Array, dtype: Any = np.float64):
-        # Products convert the entries of one piece at a time to the precision of the factors.
+        # Products convert the entries to the precision of the factors, one piece at a time.
         S = canonical(S)
         self.S = S.astype(dtype, copy=False) if dtype == np.float32 else S
         self.shift, self.factor = shift.astype(dtype, copy=False), factor.astype(dtype, copy=False)
@@ -112,7 +112,7 @@ class SparseOperator(Operator):
 
     @cached_property
     def _pieces(self) -> list[tuple[slice, CentredRows]]:
-        """Pieces of rows that do not depend on the number of cores."""
+        """Pieces of rows, independent of the number of cores."""
         S, p = self.S, self.shape[1]
         pieces = []
         count = max(_FEW_PIECES, S.nnz // _MAX_ENTRIES_PER_PIECE)
@@ -123,7 +123,7 @@ class SparseOperator(Operator):
             pieces.append((rows, CentredRows(part, self.shift, self.factor)))
         return pieces
 
-    # SciPy's products use one core: pieces of the matrix are multiplied in parallel.
+    # SciPy's products use one core; pieces of the matrix are therefore multiplied in parallel.
 
     def sum_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Parts:
         if entrywise or len(self._pieces) == 1:
@@ -147,7 +147,7 @@ class SparseOperator(Operator):
         return SparseOperator(sample, self.shift, self.factor, self.dtype)
 
     def rough(self) -> SparseOperator:
-        # Centring a product subtracts the means: large means leave few accurate digits.
+        # Products are centred by subtraction, so that large means leave few accurate digits.
         largest = float(np.max(np.abs(self.shift * self.factor), initial=0.0))
         if largest > _MAX_MEAN_IN_SINGLE:
             return self
@@ -166,8 +166,8 @@ class SparseOperator(Operator):
         return np.asarray(sum(np.bincount(piece, minlength=self.shape[1]) for piece in pieces))
 
     def copy_columns(self, columns: Array) -> SparseOperator:
-        """Select columns in the given order; their stored entries are copied."""
-        # Contiguous columns are selected many times faster by a slice.
+        """Copy columns in the given order."""
+        # Selection of contiguous columns by a slice is many times faster.
         contiguous = columns.size > 0 and np.array_equal(
             columns, columns[0] + np.arange(columns.size)
         )
@@ -195,9 +195,9 @@ class SparseOperator(Operator):
     def _sparse_power_sums(self, power: int, weights: Array) -> Array:
         """Sum powers of stored entries and of zeros separately.
 
-        Expanding (s - shift)^power would cancel digits, and powers of unscaled entries could
-        overflow. If the mean of a column is many standard deviations, all entries are stored, and
-        the weights of its zeros are exactly 0.
+        Expansion of (s - shift)^power would lose digits by cancellation, and powers of unscaled
+        entries could overflow. If the mean of a column is many standard deviations, all entries are
+        stored, and the weights of the zeros are exactly 0.
         """
         shift, factor = self.shift, self.factor
         has_shift = bool(shift.any())  # otherwise powers of zeros are zero
@@ -275,12 +275,12 @@ def _sparse_outer(S: Any, mean: Array, columns: np.ndarray) -> Array:
 
 
 def new_rows(X: Any, mean: Array, scale: Array) -> SparseOperator:
-    """Return the operator of rows whose means and scales are known."""
+    """Return the operator of rows with known means and scales."""
     return SparseOperator(X, mean, 1.0 / scale)
 
 
 class SparseRows:
-    """Raw sparse rows, which are not copied (see `RawRows`)."""
+    """Raw sparse rows, which are not copied (`RawRows`)."""
 
     centred_in_products = True
 
@@ -329,7 +329,8 @@ class SparseRows:
 def _deviations(S: Any, shift: Array, factor: Array, weights: np.ndarray | None) -> Deviations:
     """Compute sums and sums of squares of (S - shift) * factor.
 
-    Stored entries and zeros are summed separately: expanding the square would cancel digits.
+    Stored entries and zeros are summed separately, because expansion of the square would lose
+    digits by cancellation.
     """
     n, p = S.shape
     row_weights = np.ones(n) if weights is None else weights
@@ -350,7 +351,7 @@ def _deviations(S: Any, shift: Array, factor: Array, weights: np.ndarray | None)
 def _assemble(kind: Any, data: Array, indices: Array, indptr: Array, shape: tuple[int, ...]) -> Any:
     """Assemble a sparse array from its parts.
 
-    The constructor would copy views of large arrays.
+    Unlike the constructor, this does not copy views of large arrays.
     """
     assembled = kind(shape, dtype=data.dtype)
     assembled.data, assembled.indices, assembled.indptr = data, indices, indptr
@@ -358,7 +359,7 @@ def _assemble(kind: Any, data: Array, indices: Array, indptr: Array, shape: tupl
 
 
 def row_pieces(S: Any, max_pieces: int | None = None) -> list[tuple[slice, slice]]:
-    """Divide the rows; return slices of rows and of their stored entries."""
+    """Divide the rows into slices; also return slices of stored entries."""
     n, count = S.shape[0], max(1, S.nnz // _ENTRIES_PER_PIECE)
     count = count if max_pieces is None else min(max_pieces, count)
     ends = np.searchsorted(S.indptr, S.nnz * np.arange(1, count) // count)

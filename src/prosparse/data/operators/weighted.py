@@ -1,4 +1,4 @@
-"""Weighted rows: row i counts w_i times in means, scales and products."""
+"""Operators of weighted rows, where row i counts w_i times."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _weight(block: Block, root: Array, entrywise: bool) -> Block:
 
 
 class WeightedRawRows:
-    """Raw rows that measure and return an operator with weights of the rows."""
+    """Raw rows of which the operator has weighted rows."""
 
     def __init__(self, inner: RawRows, weights: np.ndarray):
         self.inner, self.root = inner, np.sqrt(weights)

@@ -1,4 +1,4 @@
-"""Sparse and non-negative PCA by EM. `model` describes the modules."""
+"""Sparse and non-negative PCA by EM; `model` lists the modules."""
 
 from .estimator import EMPCA
 

@@ -1,8 +1,8 @@
-"""Quasi-orthogonal components: a minimum angle from the preceding ones.
+"""Quasi-orthogonal components, with a minimum angle to preceding ones.
 
-[SB08] (20) adds a penalty alpha w'VV'w to the M-step, with alpha to be tuned. Here the angle is the
-constraint, |v_l'w| <= c = cos(angle) for each preceding component v_l, with multipliers
-alpha_l >= 0:
+[SB08] (20) adds a penalty alpha w'VV'w to the M-step, where alpha must be tuned. Here, the angle is
+constrained: |v_l'w| <= c = cos(angle) for each preceding component v_l, with multipliers alpha_l >=
+0:
 
     maximise f'w  subject to  |w| <= 1,  G'w <= c,  (w >= 0)          f = C w_t
 
@@ -12,7 +12,7 @@ of G:
     minimise  |h(f - G alpha)| + c sum alpha  over alpha >= 0,        h = positive part, or identity
 
 and w = h(f - G alpha) / |...|. The feasible set contains w_t and w'Cw is convex, so that w'Cw is
-non-decreasing. L-BFGS-B solves the dual. On its active set the solution has a closed form, which
+non-decreasing. L-BFGS-B solves the dual. On the active set, the solution has a closed form, which
 satisfies the constraint up to rounding.
 
 Symbols: V (p, l) preceding components; G (p, m) constraint columns; alpha (m,) multipliers; f (p,)
@@ -41,7 +41,7 @@ def constraint_columns(V: Floats, nonnegative: bool) -> Floats:
 def maximise_linear(
     f: Floats, G: Floats, c: float, nonnegative: bool
 ) -> tuple[Floats | None, Floats]:
-    """Return the feasible unit w that maximises f'w, or None, and alpha."""
+    """Find the feasible unit w that maximises f'w (or None), and alpha."""
     c = max(c - SLACK, 0.0)
 
     def h(alpha: Floats) -> Floats:
@@ -71,7 +71,7 @@ def maximise_linear(
 def _on_active_set(
     f: Floats, G: Floats, c: float, nonnegative: bool, r: Floats, alpha: Floats
 ) -> Floats | None:
-    """Return the optimum in closed form on the active constraints, or None.
+    """Compute the optimum on the active constraints in closed form, or None.
 
     w = B z + tau (part of f orthogonal to B) with B'w = c and |w| = 1; the columns of B are the
     active constraints.
@@ -84,7 +84,7 @@ def _on_active_set(
         B = G[np.ix_(P, active)]
         base = B @ np.linalg.lstsq(B.T @ B, np.full(B.shape[1], c), rcond=1e-12)[0]
         off = f[P]
-        for _ in range(2):  # once more, because the columns of B can be nearly dependent
+        for _ in range(2):  # repeated, because the columns of B can be nearly dependent
             off = off - B @ np.linalg.lstsq(B, off, rcond=1e-12)[0]
         room, length = 1.0 - float(base @ base), float(np.linalg.norm(off))
         if room < 0.0 or length <= 1e-12 * float(np.linalg.norm(f)):
@@ -104,10 +104,10 @@ def _on_active_set(
 def make_angle_step(
     quadratic: Quadratic, V: Floats, c: Constraint, cosine: float
 ) -> Callable[[Support], Support]:
-    """Return an M-step with the angle constraint, on K variables.
+    """Build an M-step with the angle constraint on at most K variables.
 
-    The variables are those of the unrestricted problem or the current ones, whichever give the
-    larger objective.
+    The variables are the K largest of the solution without a cardinality constraint, or the current
+    ones, whichever give the larger objective.
     """
     G = constraint_columns(V, c.nonnegative)
 
@@ -145,7 +145,7 @@ def feasible_on(
 
 
 def _select_variables(f: Floats, G: Floats, c: Constraint, cosine: float) -> Indices:
-    """Return the K largest variables of the unrestricted solution."""
+    """Select the K largest loadings without the cardinality constraint."""
     allowed = np.flatnonzero(c.allowed)
     _, alpha = maximise_linear(f[allowed], G[allowed], cosine, c.nonnegative)
     gain = selection_score((f - G @ alpha)[None, :], c)[0]

@@ -9,10 +9,10 @@ maximum log-likelihood
     -n/2 ( log det A + (p - d) log sigma2 + p (1 + log 2 pi) ),
 
 with A = Q'CQ / n, Q (p, d) an orthonormal basis of the span, sigma2 = (tr C / n - tr A) / (p - d).
-For one component this is a function of w'Cw: the sparse component is the maximum likelihood
-estimate of a factor with at most K loadings. The criterion subtracts log(n) / 2 for each nonzero
-loading, and the logarithm of the number of sets of as many loadings. The latter corrects for their
-selection by the data [CC08].
+For one component, this is an increasing function of w'Cw, so that the sparse component is the
+maximum likelihood estimate of a factor with at most K loadings. The criterion subtracts log(n) / 2
+for each nonzero loading, and the logarithm of the number of sets of loadings of this size. The
+second term corrects for the selection of the loadings by the data [CC08].
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from .solve import RANK_TOL, EmpcaOptions, solve_form
 
 
 class CardinalityPath(NamedTuple):
-    """Numbers of nonzeros per component and their extended BIC."""
+    """Compared numbers of nonzeros per component, and their extended BIC."""
 
     cardinalities: Indices  # (m,) increasing
     criterion: Floats  # (m,)
 
     @property
     def best(self) -> int:
-        """The number of nonzeros that maximises the criterion."""
+        """Number of nonzeros that maximises the criterion."""
         return int(self.cardinalities[np.argmax(self.criterion)])
 
 
 def log_likelihood(quadratic: Quadratic, W: Floats, n: float) -> float:
-    """Return the log-likelihood of probabilistic PCA in the row space of W."""
+    """Compute the log-likelihood of probabilistic PCA in the row space of W."""
     p = quadratic.width
     left, lengths, _ = np.linalg.svd(W.T, full_matrices=False)
     Q = left[:, lengths > 1e-9 * lengths.max(initial=0.0)]
@@ -61,15 +61,15 @@ def cardinality_path(
     """Compare numbers of nonzeros K, the same for all components.
 
     Powers of two are compared first. The interval around the best of them is then bisected, because
-    the criterion has one maximum there in practice. ``problem`` returns the options of the fit with
-    K nonzeros, at most ``largest``, and ``n`` is the number of observations.
+    the criterion is unimodal in practice. ``problem`` returns the options of the fit with K
+    nonzeros, at most ``largest``, and ``n`` is the number of observations.
     """
     values: dict[int, float] = {}
     components: dict[int, list[Floats]] = {}
 
     def evaluate(K: int) -> None:
         options = problem(K)
-        # Each fit starts from the fit of the next smaller K, which replaces random starts.
+        # Each fit starts from the fit with the next smaller K instead of random starts.
         effort = options.effort._replace(n_restarts=0, verbose=0)
         options = options._replace(effort=effort, certification=None, joint=False)
         smaller = max((k for k in components if k < K), default=None)

@@ -13,14 +13,15 @@ from ...errors import InputError, ParameterError, check_integer
 from .quadratic import Floats, Gram
 
 # Maximum difference between C_ij and C_ji, relative to the largest entry. The tolerance allows for
-# matrices that were rounded when printed.
+# matrices rounded to printed digits.
 MAX_ASYMMETRY = 1e-6
-# Maximum size of a negative eigenvalue, relative to the largest, with the same allowance.
+# Maximum magnitude of a negative eigenvalue, relative to the largest eigenvalue; also for rounded
+# matrices.
 MAX_NEGATIVE_EIGENVALUE = 1e-4
 
 
 class Covariance(NamedTuple):
-    """Data with a given covariance matrix, and the matrix itself."""
+    """Covariance matrix, and data that have this matrix."""
 
     op: Operator  # data with this covariance matrix
     columns: Columns
@@ -70,7 +71,7 @@ def covariance_of(
 
 
 def symmetrise(given: Any) -> Floats:
-    """Return a symmetric matrix in double precision with a non-negative diagonal."""
+    """Convert to a symmetric float64 matrix with a non-negative diagonal."""
     C = np.asarray(given, dtype=float) if not hasattr(given, "toarray") else given.toarray()
     if C.ndim != 2 or C.shape[0] != C.shape[1]:
         raise InputError(

@@ -13,7 +13,7 @@ PATH = ("cardinality_", "cardinalities_", "criterion_path_")
 def explain_cardinality(
     model: VariableSelector, path: ModelPath | None, n_selected: int
 ) -> str | None:
-    """State the number of nonzero loadings that extended BIC selected."""
+    """Report the number of nonzero loadings selected by extended BIC."""
     if path is None:
         return None
     K = int(path.x[path.best])

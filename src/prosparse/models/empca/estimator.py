@@ -1,4 +1,4 @@
-"""The `EMPCA` estimator. The mathematics begins in `model`."""
+"""Estimator class `EMPCA`; `model` describes the mathematics."""
 
 from __future__ import annotations
 
@@ -51,20 +51,19 @@ from .solve import (
 class EMPCA(SparseProjection):
     """Sparse and non-negative PCA with a given number of nonzero loadings.
 
-    The components are computed sequentially. Each is the unit vector that maximises the variance
-    under the constraints: at most ``n_nonzero`` nonzero loadings, no negative loadings, or both.
+    The components are computed sequentially. Each component is the unit vector that maximises the
+    variance subject to at most ``n_nonzero`` nonzero loadings, non-negative loadings, or both.
 
     Parameters
     ----------
     n_components : int or "auto", default=1
         Number of components. "auto" counts the eigenvalues that exceed those of white noise.
     n_nonzero : int, sequence of int, "all" or None, default=None
-        Maximum number of nonzero loadings of a component, one number for all components or one
-        per component. "all" imposes no limit. None selects one number for all components by
-        extended BIC; see Notes.
+        Maximum number of nonzero loadings, common to all components or one number per component.
+        "all" imposes no limit. None selects a common number by extended BIC (see Notes).
     nonnegative : bool, default=False
-        Whether all loadings must be non-negative. A component can then have fewer nonzero
-        loadings than allowed.
+        Whether all loadings must be non-negative. Components can then have fewer than ``n_nonzero``
+        nonzero loadings.
     orthogonality : {"deflation", "disjoint", "quasi"}, default="deflation"
         Constraint between components. "deflation": a component maximises the variance that the
         preceding components do not explain. "disjoint": components have no variables in common.
@@ -73,31 +72,31 @@ class EMPCA(SparseProjection):
         Minimum angle in degrees, in (0, 90], for ``orthogonality="quasi"``.
     n_restarts : int, default=5
         Number of random starts of the local search, in addition to starts from the first
-        principal component. With ``renormalize=True``, the same number of further starts are
-        single variables.
+        principal component. With ``renormalize=True``, the search also starts from as many single
+        variables.
     renormalize : bool, default=True
         Whether the shrunken loadings of EM are replaced by the optimal loadings on the selected
-        variables, and variables are exchanged while the variance increases. False gives the
-        algorithm of the paper.
+        variables, and variables are exchanged while the variance increases. ``renormalize=False``
+        is the algorithm of Sigg and Buhmann (2008).
     scale : bool, default=False
         Whether columns are divided by their standard deviations.
     max_iter : int, default=500
         Maximum number of iterations of each stage of the search for a component.
     tol : float, default=1e-6
-        Relative increase in variance below which EM stops.
+        Relative increase of the variance below which EM stops.
     certify : bool, default=False
-        Whether each component is certified optimal by branch and bound, which may replace it by a
-        better one. Variances with a relative difference below 1e-9 count as equal.
+        Whether to certify each component by branch and bound, which replaces the component if a
+        better one is found. Variances with a relative difference below 1e-9 count as equal.
     time_limit : float, default=60.0
-        Time limit in seconds for certifying all components. When it is reached, or on
+        Time limit in seconds for the certification of all components. At the limit, or on
         ``KeyboardInterrupt``, the best components and their bounds are returned.
     gap : float, default=0.0
         Value of ``optimality_gap_`` at which branch and bound may stop, in [0, 1).
     joint : bool, default=False
-        Whether the sum of the variances is maximised, with ``orthogonality="disjoint"``.
+        Whether to maximise the sum of the variances instead of each variance in turn; requires
+        ``orthogonality="disjoint"``.
     n_jobs : int or None, default=None
-        Number of processes that improve candidate components in parallel, as in scikit-learn. The
-        result does not depend on it.
+        Number of parallel processes, as in scikit-learn. The result does not depend on ``n_jobs``.
     random_state : int, RandomState or None, default=None
         Seed for the random starts.
     verbose : int, default=0
@@ -106,9 +105,9 @@ class EMPCA(SparseProjection):
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
-        Components: unit vectors with exact zeros.
+        Components, as unit vectors with exact zeros.
     support_ : ndarray of bool, shape (n_features_in_,)
-        Variables with a nonzero loading in any component.
+        Mask of the variables with a nonzero loading in any component.
     n_selected_ : int
         Number of selected variables.
     n_nonzero_ : ndarray of int, shape (n_components_,)
@@ -125,21 +124,23 @@ class EMPCA(SparseProjection):
     explained_variance_ : ndarray of shape (n_components_,)
         Variance of the scores, with denominator n - 1.
     explained_variance_ratio_ : ndarray of shape (n_components_,)
-        Proportion of the total variance that each component adds to the preceding ones.
+        Proportion of the total variance explained by each component in addition to the preceding
+        ones.
     optimality_gap_ : ndarray of shape (n_components_,)
-        Relative optimality gap in [0, 1): given the preceding components, no component under the
-        same constraints has more than 1 / (1 - gap) times the variance. 0 certifies optimality.
-        With ``joint=True``, the gap of the sum of the variances.
+        Relative optimality gap in [0, 1). Given the preceding components, no component under the
+        same constraints has more than 1 / (1 - gap) times the variance; 0 certifies optimality.
+        With ``joint=True``, the gap refers to the sum of the variances.
     upper_bound_ : ndarray of shape (n_components_,)
-        Upper bound on the variance of such a component, ``variance / (1 - optimality_gap_)``.
+        Upper bound on the variance of any component under the same constraints, ``variance / (1 -
+        optimality_gap_)``.
     certified_ : ndarray of bool, shape (n_components_,)
         Whether branch and bound reached the requested ``gap``. False with ``certify=False``.
     objective_path_ : list of ndarray, one per component
         Variance after each iteration of the best start; non-decreasing.
     n_iter_ : int
-        Total number of these iterations over all components.
+        Total number of iterations of ``objective_path_`` over all components.
     stop_reason_ : StopReason
-        Reason why the search stopped; the most severe one over all components.
+        Reason why the search stopped; the most severe reason over all components.
     relevance_ : ndarray of shape (n_features_in_,)
         Maximum over the components of the absolute loading times the standard deviation of the
         scores, relative to the largest.
@@ -150,16 +151,15 @@ class EMPCA(SparseProjection):
     scale_ : ndarray of shape (n_features_in_,)
         Divisors of the columns: ones, or standard deviations with ``scale=True``.
     varying_ : ndarray of bool, shape (n_features_in_,)
-        False for constant columns.
+        Mask of the columns that are not constant.
 
     Notes
     -----
     A sparse component is the maximum likelihood estimate of a factor with at most K loadings in
-    probabilistic PCA with isotropic noise. ``n_nonzero=None`` therefore compares values of K by
-    the extended BIC of this model, as `SPPCA` compares penalties. The criterion recovers the number
-    of loadings if the noise is isotropic. If all variables load on the components it selects all
-    of them, because no sparse component fits as well: set ``n_nonzero`` to trade variance for
-    sparsity.
+    probabilistic PCA with isotropic noise. ``n_nonzero=None`` therefore compares values of K by the
+    extended BIC of this model, as `SPPCA` compares penalties. The criterion recovers the number of
+    loadings if the noise is isotropic. If all variables load on the components, all are selected,
+    because no sparse component fits as well; set ``n_nonzero`` to trade variance for sparsity.
 
     References
     ----------
@@ -230,8 +230,8 @@ class EMPCA(SparseProjection):
         y : object
             Ignored. Present for API consistency.
         sample_weight : array-like of shape (n_samples,), float or None, default=None
-            Weights of the rows. A row with weight 2 counts as two equal rows. Only for data in
-            CPU memory.
+            Weights of the rows. A row with weight 2 counts as two equal rows. Data must be in CPU
+            memory.
 
         Returns
         -------
@@ -281,7 +281,8 @@ class EMPCA(SparseProjection):
             count = model._count_components(given.op, given.total)
             solution = model._solve(given.quadratic, given.op, given.columns, count, given.total)
             model._describe(given.op, given.columns, given.total, solution)
-            # The operator has no negative eigenvalues; the variances are those of C itself.
+            # The operator has no negative eigenvalues; variances are therefore computed from C
+            # itself.
             variances = given.quadratic.form(solution.W) / (given.total - 1.0)
             model.explained_variance_ = given.columns.variance(variances)
         model._warn_of(solution, count)
@@ -290,7 +291,7 @@ class EMPCA(SparseProjection):
     def path(
         self, X: Any, cardinalities: Iterable[int], sample_weight: ArrayLike | None = None
     ) -> list[Self]:
-        """Fit several cardinalities, each started from its neighbours.
+        """Fit models with several cardinalities, started from their neighbours.
 
         Parameters
         ----------
@@ -327,7 +328,7 @@ class EMPCA(SparseProjection):
 
         Given the preceding components, no component under the same constraints has more than
         1 / (1 - gap) times the variance. The gap is in [0, 1). With up to 1000 columns, sharper
-        bounds are computed on first access, which can take longer than the fit.
+        bounds are computed on first access, which can be slower than the fit.
         """
         check_is_fitted(self)
         self._solve_gap()
@@ -337,7 +338,7 @@ class EMPCA(SparseProjection):
     def upper_bound_(self) -> Array:
         """Upper bound on the variance of each component under the constraints.
 
-        It is the last value of ``objective_path_`` divided by 1 - ``optimality_gap_``. With
+        The bound is the last value of ``objective_path_`` divided by 1 - ``optimality_gap_``. With
         ``joint=True``, the bounds sum to the upper bound of the sum of the variances.
         """
         check_is_fitted(self)
@@ -369,7 +370,7 @@ class EMPCA(SparseProjection):
         return op, columns, total
 
     def _count_components(self, op: Operator, total: float) -> int:
-        """Return the requested number of components, or count them."""
+        """Return the requested or estimated number of components."""
         if isinstance(self.n_components, str):
             return count_components(op, total)
         return int(self.n_components)
@@ -377,7 +378,7 @@ class EMPCA(SparseProjection):
     def _solve(
         self, quadratic: Quadratic, op: Operator, columns: Columns, count: int, total: float
     ) -> Solution:
-        """Select the number of nonzeros if none was given; fit the components."""
+        """Select the number of nonzeros if necessary, and fit the components."""
         if self.n_nonzero is not None:
             return solve_form(quadratic, self._options(op, count, self.n_nonzero))
         d, varying = self._limit_count(count), op.shape[1]

@@ -3,11 +3,11 @@
 [YZ13]  X.-T. Yuan, T. Zhang. Truncated power method for sparse eigenvalue problems.
         JMLR 14, 2013.
 
-EM finds good supports from many starts. A support, with the optimal loadings on it
-(`nonnegative.optimal_loadings`), is replaced by a better one. The K largest entries of Cw do not
-decrease the objective [YZ13]; swaps follow. Either the best swap is made at a time (`best_swap`)
-or, if that takes too many eigenproblems, many at once (`rough_swaps`, `exact_swaps`). A step
-returns its argument if nothing improves.
+EM finds good supports from many starts. Steps replace a support, with its optimal loadings
+(`nonnegative.optimal_loadings`), by a better one. The K largest entries of Cw do not decrease the
+objective [YZ13]. Swaps follow: one at a time (`best_swap`) or, if that requires too many
+eigenproblems, many at once (`rough_swaps`, `exact_swaps`). A step returns its argument if it finds
+no improvement.
 
 Symbols: f = Cw (p,); S the support, of K variables; the gain of a swap is positive if replacing
 variable i by variable j increases the objective.
@@ -26,31 +26,31 @@ from .nonnegative import optimal_loadings
 from .quadratic import Floats, Indices, Quadratic
 from .thresholds import Constraint, embed, selection_score, threshold
 
-# Minimum relative increase of the objective by a step. Smaller increases are rounding, and
+# Minimum relative increase of the objective by a step. Smaller increases are rounding errors, and
 # supports of equal value would be swapped forever.
 MIN_RELATIVE_INCREASE = 1e-12
-# Maximum size of a support for exact gains; larger ones use a lower bound.
+# Maximum size of a support for exact gains; a lower bound is used for larger supports.
 EXACT_SIDE = 600
-# Maximum number of swaps to evaluate; more are restricted to the best variables.
+# Maximum number of swaps to evaluate; beyond it, only the best variables are considered.
 MAX_SWAP_ENTRIES = 400_000
 # Number of swaps with positive gain whose new value is computed.
 N_EVALUATED_SWAPS = 8
-# Maximum number of Newton steps for these values; a few are usual.
+# Maximum number of Newton steps for these values; a few usually suffice.
 MAX_NEWTON_STEPS = 60
 NEWTON_TOL = 1e-4  # relative to the increase; the remaining error is its square
-# Number of swaps of non-negative components, which have no exact gains, to compute in full.
+# Number of swaps to compute in full for non-negative components, which have no exact gains.
 N_NONNEGATIVE_SWAPS = 24
 
-# Function of C, its diagonal, a support, its image Cw and the constraint.
+# Function of C, the diagonal of C, a support, the image Cw of the support, and the constraint.
 Exchange = Callable[[Quadratic, Floats, Support, Floats, Constraint], Support]
 
 
 def make_polish_step(
     quadratic: Quadratic, c: Constraint, exchange: Exchange | None, known: dict[bytes, Support]
 ) -> Callable[[Support], Support]:
-    """Return a step that replaces the support by a better one.
+    """Build a step that replaces the support by a better one.
 
-    Results are stored in ``known``, so that searches that reach the same support continue together.
+    Results are stored in ``known``, so that no support is improved twice.
     """
     diagonal = quadratic.diagonal()
 
@@ -110,7 +110,7 @@ def best_swap(
 def rough_swaps(
     quadratic: Quadratic, diagonal: Floats, state: Support, f: Floats, c: Constraint
 ) -> Support:
-    """Make many swaps, by a lower bound of the gain of each."""
+    """Make many swaps, ordered by a lower bound of the gain of each."""
     if np.count_nonzero(state.w) == 1:
         return best_swap(quadratic, diagonal, state, f, c)
     leave, enter = _candidates(state.w, f, c)
@@ -123,7 +123,7 @@ def rough_swaps(
 def exact_swaps(
     quadratic: Quadratic, diagonal: Floats, state: Support, f: Floats, c: Constraint
 ) -> Support:
-    """Make many swaps, by exact gains if available."""
+    """Make many swaps, ordered by exact gains if available."""
     S = np.flatnonzero(state.w)
     if c.nonnegative or S.size == 1:
         return best_swap(quadratic, diagonal, state, f, c)
@@ -148,9 +148,9 @@ def _swap_many(
     gain: Floats,
     c: Constraint,
 ) -> Support:
-    """Make many swaps from one matrix of gains, each positive on its own.
+    """Make many swaps whose single gains are positive.
 
-    The gain is nearly additive in the leaving and the entering variable, so that the variables are
+    The gain is nearly additive in the leaving and the entering variable. Variables are therefore
     paired in the order of their best gains. Pairs are swapped in blocks, whose size doubles after
     an improvement and is halved otherwise.
     """
@@ -176,10 +176,10 @@ def _swap_many(
 def inverse_gains(
     block: Floats, columns: Floats, diagonal: Floats, u: Floats, largest: float
 ) -> Floats:
-    """Return `exact_gains` from the leading eigenpair, at a third of the cost.
+    """Compute `exact_gains` from the leading eigenpair, three times as fast.
 
-    (l - C[S, S] + l uu')^-1 = R + uu' / l, by Cholesky. Raises LinAlgError if the largest
-    eigenvalue is not simple.
+    The matrix R follows from (l - C[S, S] + l uu')^-1 = R + uu' / l by Cholesky decomposition.
+    LinAlgError is raised if the largest eigenvalue is not simple.
     """
     shifted = largest * (np.eye(u.size) + np.outer(u, u)) - block
     factor, failed = lapack.dpotrf(shifted.T, lower=1, overwrite_a=1)
@@ -191,16 +191,16 @@ def inverse_gains(
 
 
 def exact_gains(values: Floats, vectors: Floats, columns: Floats, diagonal: Floats) -> Floats:
-    """Return gains, positive if swapping i for j increases the eigenvalue.
+    """Compute gains, which are positive if swapping i for j is an improvement.
 
     ``values`` and ``vectors`` are the eigenpairs, in increasing order, of C[S, S] (K, K), with
     largest eigenvalue l and eigenvector u. ``columns`` = C[enter, S] and ``diagonal`` = C_jj of the
     entering variables; the result is (K, |enter|). With B the block without i, the bordered block
     [B c_j; c_j' C_jj] has an eigenvalue above l if and only if C_jj - l + c_j' (l - B)^-1 c_j > 0
-    (the secular equation; l exceeds the eigenvalues of B). The inverse for each i follows from that
-    of the whole block, N(m) = (m - C[S, S])^-1, as N - N e_i e_i' N / N_ii; for m -> l, where N =
-    uu' / (m - l) + R, it tends to R + uu' R_ii / u_i^2 - (u e_i' R + R e_i u') / u_i. One
-    eigenproblem serves all K |enter| swaps.
+    (the secular equation; l exceeds the eigenvalues of B). With the inverse N(m) = (m - C[S, S])^-1
+    of the whole block, the inverse for each i is N - N e_i e_i' N / N_ii. For m -> l, where N = uu'
+    / (m - l) + R, it tends to R + uu' R_ii / u_i^2 - (u e_i' R + R e_i u') / u_i. One eigenproblem
+    yields the gains of all K |enter| swaps.
     """
     largest, u, V = values[-1], vectors[:, -1], vectors[:, :-1]
     below = np.maximum(largest - values[:-1], 1e-14 * largest)
@@ -211,14 +211,14 @@ def exact_gains(values: Floats, vectors: Floats, columns: Floats, diagonal: Floa
 def swap_values(
     values: Floats, vectors: Floats, leaving: Indices, columns: Floats, diagonal: Floats
 ) -> Floats:
-    """Return the largest eigenvalue after each of several improving swaps.
+    """Compute the largest eigenvalue after each of several improving swaps.
 
     ``values`` and ``vectors`` are as in `exact_gains`, ``leaving`` are the rows i of the block that
-    leave, ``columns`` and ``diagonal`` are c_j and C_jj of the entering variables. The value is the
+    leave; ``columns`` and ``diagonal`` are c_j and C_jj of the entering variables. The value is the
     root m > l of C_jj - m + c_j' (N - N e_i e_i' N / N_ii) c_j with N = (m - C[S, S])^-1. In the
     basis of the eigenvectors, with z = V'c_j, v = V'e_i and r = z - v (v'Nz / v'Nv), the last term
-    is sum_k r_k^2 / (m - l_k). The function is convex and decreasing: Newton's
-    method from l, where it is positive, converges monotonically to the root.
+    is sum_k r_k^2 / (m - l_k). The function is convex and decreasing, so that Newton's method from
+    l, where the function is positive, converges monotonically to the root.
     """
     largest = values[-1]
     below = np.maximum(largest - values, 0.0)
@@ -254,7 +254,7 @@ def _gains(
 def plane_gains(
     state: Support, f: Floats, diagonal: Floats, cross: Floats, leave: Indices, enter: Indices
 ) -> Floats:
-    """Return a lower bound of the gain of each swap, (|leave|, |enter|).
+    """Compute a lower bound of the gain of each swap, (|leave|, |enter|).
 
     The maximum of the form on the plane spanned by v, which is w without variable i, and variable
     j is the largest eigenvalue of [a b; b d] with a = v'Cv, b = c_j'v, d = C_jj. ``cross`` is
@@ -279,7 +279,7 @@ def plane_gains(
 
 
 def _candidates(w: Floats, f: Floats, c: Constraint) -> tuple[Indices, Indices]:
-    """Return the variables that may leave and enter, at most a maximum of pairs."""
+    """Select variables that may leave and enter, up to a number of pairs."""
     leave = np.flatnonzero(w)
     enter = np.flatnonzero(c.allowed & (w == 0))
     if leave.size * enter.size > MAX_SWAP_ENTRIES:

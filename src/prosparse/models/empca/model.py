@@ -7,14 +7,14 @@ A component maximises
 
     w'Cw,  C = X'X,   over unit vectors w with at most K nonzeros and, optionally, w >= 0.
 
-In probabilistic PCA with one component and vanishing noise the E-step is y = Xw and the M-step
-w = X'y / y'y. The constraints add a threshold to the M-step ([SB08] Algorithm 2). This local
-search runs from several starts at once, so that the products with X are one matrix product.
+In probabilistic PCA with one component and vanishing noise, the E-step is y = Xw and the M-step is
+w = X'y / y'y. The constraints add a threshold to the M-step ([SB08] Algorithm 2). This local search
+runs from several starts at once, so that the products with X are one matrix product.
 
-The modules in reading order: this one; `nonnegative` and `exchange`, which improve a support with
-optimal loadings; `angle`, components at a minimum angle from preceding ones; `search`, from the
-starts to one component; `solve`, sequential components; `cardinality`, selection of K; `certify`,
-upper bounds and certificates; `estimator`.
+The modules, in reading order, are this one; `nonnegative` and `exchange`, which improve a support
+with optimal loadings; `angle`, components at a minimum angle from preceding ones; `search`, search
+for one component; `solve`, sequential components; `cardinality`, selection of K; `certify`, upper
+bounds and certificates; `estimator`.
 
 Symbols
 -------
@@ -41,7 +41,7 @@ from .thresholds import Constraint, threshold
 class State(NamedTuple):
     """EM from r starts at once."""
 
-    W: Floats  # (r, p) unit rows that satisfy the constraint
+    W: Floats  # (r, p) unit rows that satisfy the constraints
     F: Floats  # (r, p) their images C w
     values: Floats  # (r,) w'Cw
     trace: tuple[Floats, ...]  # `values` after each iteration
@@ -57,7 +57,7 @@ class Support(NamedTuple):
 
 
 def objective(W: Floats, F: Floats) -> Floats:
-    """Return w'Cw for each row w of W, given the images C w as rows of F."""
+    """Compute w'Cw for each row w of W, given the images C w as rows of F."""
     values: Floats = np.einsum("rp,rp->r", W, F)
     return values
 
@@ -68,14 +68,14 @@ def init(quadratic: Quadratic, W: Floats, c: Constraint) -> State:
     W = W[np.any(W != 0, axis=1)]
     F = quadratic.matmul(W.T).T
     values = objective(W, F)
-    # Starts without variance, e.g. on deflated variables, are dropped.
+    # Starts without variance, for example on deflated variables, are dropped.
     alive = values > 0.0
     W, F, values = W[alive], F[alive], values[alive]
     return State(W, F, values, (values,), float(np.sum(values)))
 
 
 def make_step(quadratic: Quadratic, c: Constraint) -> Callable[[State], State]:
-    """Return the E-step and M-step of [SB08] Algorithm 2 for all starts.
+    """Build the E-step and M-step of [SB08] Algorithm 2 for all starts.
 
     A soft-thresholded step that decreases w'Cw is rejected.
     """

@@ -1,10 +1,10 @@
-"""Optimal loadings on a support: an eigenvector, or an active-set search.
+"""Optimal loadings on a support, by an eigenvector or an active-set method.
 
 [LH74]  C. L. Lawson, R. J. Hanson. Solving least squares problems. Prentice-Hall, 1974.
 
-EM shrinks the loadings, so that they are not optimal on their support S. Without sign constraints
-the leading eigenvector of C[S, S] is optimal. With w >= 0 the optimum is the leading eigenvector of
-C[P, P] for some subset P of S, which an active-set method finds.
+EM shrinks the loadings, so that they are not optimal on their support S. Without sign constraints,
+the leading eigenvector of C[S, S] is optimal. With w >= 0, the optimum is the leading eigenvector
+of C[P, P] for some subset P of S, which an active-set method finds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_STEPS = 200
 
 
 def optimal_loadings(quadratic: Quadratic, w: Floats, c: Constraint, tol: float = 1e-12) -> Support:
-    """Return the optimal loadings on the nonzeros of ``w``, starting from ``w``."""
+    """Compute the optimal loadings on the nonzeros of ``w``, from ``w``."""
     if not c.nonnegative:
         value, best = renormalise(quadratic, w, near=True)
         return Support(best, value)
@@ -37,7 +37,7 @@ def optimal_loadings(quadratic: Quadratic, w: Floats, c: Constraint, tol: float 
 
 
 def make_nonnegative_step(quadratic: Quadratic) -> Callable[[Support], Support]:
-    """Return a step that increases w'Cw over w >= 0.
+    """Build a step that increases w'Cw over w >= 0.
 
     An EM step adds variables. An active-set step as in [LH74] then removes others: it moves
     towards the leading eigenvector of the positive block until a loading becomes zero. The

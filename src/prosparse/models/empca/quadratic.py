@@ -1,8 +1,8 @@
 """Quadratic form w'Cw with C = X'X, and its deflations.
 
-The search needs products, columns, blocks and the diagonal of C, and leading eigenvectors of
-blocks. With few columns C is formed once (`Gram`). With many, `DataForm` computes them from X,
-which is neither copied nor made dense; no p x p array is formed.
+The search requires products, columns, blocks and the diagonal of C, and leading eigenvectors of
+blocks. With few columns, C is formed once (`Gram`). With many columns, `DataForm` computes these
+parts from X, without a copy or a dense version of X and without a p x p array.
 
 Deflation by an orthonormal basis Q of the preceding components replaces C by P C P with
 P = I - QQ' ([SB08] (18)). This is the orthogonalised projection deflation of L. Mackey (NeurIPS
@@ -29,15 +29,15 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
-# Matrix size from which Lanczos is faster than a dense eigensolver, without and with a start near
-# the eigenvector.
+# Matrix size above which Lanczos is faster than a dense eigensolver, without and with a starting
+# vector near the eigenvector.
 MIN_LANCZOS_SIDE, MIN_LANCZOS_SIDE_NEAR = 200, 100
 # Relative residual of an eigenvector if a nearby vector is known. The relative error of the
 # eigenvalue is its square.
 NEAR_TOL = 1e-8
-# Maximum size up to which a block is formed.
+# Maximum size of a block that is formed.
 MAX_DENSE_SIDE = 600
-# Maximum number of columns up to which C is formed, if p <= 2 n.
+# Maximum number of columns p for which C is formed, if p <= 2 n.
 MAX_GRAM_WIDTH = 4000
 
 
@@ -71,8 +71,8 @@ class Quadratic(ABC):
     def leading(self, S: Indices, near: Floats | None = None) -> tuple[float, Floats]:
         """Return the largest eigenvalue of C[S, S] and its unit eigenvector, (|S|,).
 
-        With a vector ``near`` the eigenvector, (|S|,), the computation takes half the time and the
-        eigenvector has eight correct digits.
+        Given a vector ``near`` the eigenvector, (|S|,), the computation takes half the time, and
+        the eigenvector has eight correct digits.
         """
 
     @abstractmethod
@@ -128,7 +128,7 @@ class Gram(Quadratic):
 
 
 class DataForm(Quadratic):
-    """Form C = P X'X P by products with X. Y = X Q, so that X P = X - Y Q'.
+    """Form C = P X'X P by products with X, where X P = X - Y Q', Y = X Q.
 
     X, Y and other arrays with n rows stay on the device of the data. Vectors of length p are NumPy
     arrays.
@@ -184,7 +184,7 @@ class DataForm(Quadratic):
         return to_numpy(A.T @ A).astype(float)
 
     def cross(self, R: Indices, S: Indices) -> Floats:
-        # Dense arrays of many columns are avoided.
+        # Avoid dense arrays with many columns.
         if self.op.whole is None or 2 * max(R.size, S.size) > self.width:
             return super().cross(R, S) if R.size > S.size else super().cross(S, R).T
         return to_numpy(self._dense_columns(R).T @ self._dense_columns(S)).astype(float)
@@ -209,7 +209,8 @@ class DataForm(Quadratic):
         part = self.op.take_columns(S) if size < self.width else self.op
         QS = self.Q[S]
         if n <= MAX_DENSE_SIDE:
-            # (X_S - Y Q_S')(X_S - Y Q_S')': eigenvectors of the small side lead to the large one
+            # (X_S - Y Q_S')(X_S - Y Q_S')': eigenvectors of the smaller side determine those of the
+            # larger side
             if near is not None:
                 near = near[:, None]
                 near = to_numpy(self._deflated(self._times(part, near), QS, near))[:, 0].astype(
@@ -284,7 +285,7 @@ def largest_eigenvalue(C: Floats) -> float:
 def lanczos_pair(
     product: Callable[[Floats], Floats], k: int, near: Floats | None = None
 ) -> tuple[float, Floats]:
-    """Return the leading eigenpair by Lanczos, from a reproducible start."""
+    """Compute the leading eigenpair by Lanczos, from a reproducible start."""
     start = np.random.RandomState(0).standard_normal(k)
     start /= np.linalg.norm(start)
     tol, width = 0.0, 24

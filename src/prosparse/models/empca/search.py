@@ -27,10 +27,10 @@ from .nonnegative import keep_better, optimal_loadings
 from .quadratic import Floats, Quadratic
 from .thresholds import Constraint, embed, renormalise, threshold
 
-# Maximum K p for single swaps; above it, many swaps are made at once.
+# Maximum K p for single swaps; above this limit, many swaps are made at once.
 MAX_SINGLE_SWAP_COST = 10_000
-# Maximum K p for pursuing all supports. Above it, this many are pursued without swaps, with rough
-# swaps and with exact swaps.
+# Maximum K p for pursuing all supports. Above this limit, N_PURSUED are the numbers of supports
+# pursued without swaps, with rough swaps and with exact swaps.
 MAX_FULL_SEARCH_COST = 100_000
 N_PURSUED = (6, 3, 1)
 # Relative increase at which EM stops if improvement stages follow.
@@ -66,9 +66,9 @@ def find_component(
     rng: np.random.RandomState,
     warm: Iterable[Floats] = (),
 ) -> Optimum | None:
-    """Return the best component found, or None if no variance remains.
+    """Search for the best component; return None if no variance remains.
 
-    The images Cw of ``warm`` components, e.g. of a neighbouring K, are starts.
+    Starts include the images Cw of ``warm`` components, for example those of a neighbouring K.
     """
     allowed = np.flatnonzero(c.allowed)
     value, v = quadratic.leading(allowed)
@@ -100,10 +100,10 @@ def make_starts(
     first: Floats,
     warm: Iterable[Floats],
 ) -> Floats:
-    """Return starts (r, p): principal component, warm, random, single variables.
+    """Build starts (r, p): principal component, warm, random, single variables.
 
-    The sign of a principal component is arbitrary, and with w >= 0 one of the signs can be useless:
-    both are starts ([SB08] section 3.2).
+    The sign of a principal component is arbitrary. With w >= 0, one of the signs can be useless, so
+    that both signs are used ([SB08] section 3.2).
     """
     random = rng.standard_normal((effort.n_restarts, first.size))
     rows = [first[None, :], np.abs(random) if c.nonnegative else random]
@@ -120,7 +120,7 @@ def make_starts(
 def single_variable_starts(
     quadratic: Quadratic, c: Constraint, rng: np.random.RandomState, count: int
 ) -> Floats:
-    """Return starts from the K largest entries of columns of C.
+    """Build starts from the K largest entries of columns of C.
 
     If variables form many small groups, these starts find components that random vectors and the
     first principal component miss.
@@ -146,7 +146,7 @@ def split_starts(state: State, reason: StopReason) -> list[Optimum]:
 
 
 def polish(quadratic: Quadratic, c: Constraint, effort: Effort, optima: list[Optimum]) -> Optimum:
-    """Improve each support: optimal loadings, steps of [YZ13], then swaps."""
+    """Improve each support by optimal loadings, [YZ13] steps and swaps."""
     exact = []
     for k in _distinct(np.array([optimum.w for optimum in optima])):
         shrunken = Support(optima[k].w, optima[k].value)
@@ -179,7 +179,7 @@ def _improve_by_swaps(
     known: dict[bytes, Support],
     optimum: Optimum,
 ) -> Optimum:
-    """Continue the search by replacing supports, or by swaps."""
+    """Continue the search from an optimum by better supports, or by swaps."""
     step = make_polish_step(quadratic, c, exchange, known)
     return _continue_search(step, optimum, effort, effort.tol if exchange is None else 0.0)
 
@@ -231,9 +231,10 @@ def find_at_angle(
     cosine: float,
     warm: Iterable[Floats] = (),
 ) -> Optimum | None:
-    """Return the best component at a minimum angle from V (p, l), or None.
+    """Search for the best component at a minimum angle from V (p, l).
 
-    One start is the best component on unused variables, which is feasible.
+    One start is the best component on unused variables, which is feasible. The result is None if no
+    start is feasible.
     """
     if V.shape[1] == 0:
         return find_component(quadratic, c, effort, rng, warm)
@@ -252,7 +253,7 @@ def find_at_angle(
         alone = find_component(quadratic, Constraint(K, c.nonnegative, unused), effort, rng)
         if alone is not None:
             candidates.append(Support(alone.w, alone.value))
-    # The stop reason of a start does not matter, because any feasible point is a valid start.
+    # The stop reason of a start is ignored, because any feasible point is a valid start.
     starts = [
         Optimum(start.w, start.bound, [start.bound], StopReason.CONVERGED)
         for start in candidates

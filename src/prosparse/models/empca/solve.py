@@ -1,4 +1,4 @@
-"""Sequential and joint components, as pure functions.
+"""Computation of sequential and joint components.
 
 After each component, C is deflated ([SB08] (18)), its variables are excluded, or later components
 are constrained to a minimum angle (`angle`).
@@ -27,14 +27,15 @@ from .thresholds import Constraint
 
 Orthogonality = Literal["deflation", "disjoint", "quasi"]
 
-# Minimum variance of a component relative to the total variance; smaller values are rounding.
+# Minimum variance of a component relative to the total variance; smaller values are rounding
+# errors.
 RANK_TOL = 1e-12
 
 
 class CertificationOptions(NamedTuple):
     """Parameters of branch and bound."""
 
-    gap: float  # relative gap at which it may stop
+    gap: float  # relative gap at which the search may stop
     time_limit: float  # time limit in seconds for all components
     epsilon: float = float(np.finfo(float).eps)  # relative rounding error of the data
 
@@ -58,7 +59,7 @@ class Solution(NamedTuple):
     quadratic: Quadratic  # C without deflation
     options: EmpcaOptions
     components: list[Optimum]  # with objective traces and stop reasons
-    certificates: list[Certificate] = []  # noqa: RUF012 - of each component, if requested
+    certificates: list[Certificate] = []  # noqa: RUF012 - one per component, if requested
 
     @property
     def W(self) -> Floats:
@@ -72,12 +73,12 @@ class Solution(NamedTuple):
 
     @property
     def exhausted(self) -> bool:
-        """Whether no variance remained before all components were found."""
+        """Whether the variance was exhausted before all components were found."""
         return len(self.components) < len(self.options.cardinalities)
 
     @property
     def reason(self) -> StopReason:
-        """Most severe stop reason; unfinished loops precede exhausted variance."""
+        """Most severe stop reason; unfinished loops outrank exhausted variance."""
         reason = worst([found.reason for found in self.components])
         return StopReason.EXHAUSTED if self.exhausted and not reason.unfinished else reason
 
@@ -113,7 +114,7 @@ def solve_form(
 ) -> Solution:
     """Compute components sequentially until no variance remains.
 
-    ``warm`` are components of a similar problem, in order, which are used as starts.
+    ``warm`` are the components of a similar problem, in order; they are used as starts.
     """
     if options.joint:
         return solve_joint(quadratic, options, warm)
@@ -158,9 +159,9 @@ def certify_component(
     clock: Clock,
     at_angle: bool,
 ) -> tuple[Optimum, Certificate]:
-    """Certify a component, which a better one may replace.
+    """Certify a component, or replace it by a better one.
 
-    With an angle constraint, only the bound is used, which also holds under the constraint.
+    With an angle constraint, only the upper bound is used; it also holds under the constraint.
     """
     certification = options.certification
     assert certification is not None
@@ -193,8 +194,8 @@ def solve_joint(
 ) -> Solution:
     """Maximise the sum of the variances, starting from sequential components.
 
-    Without certification only the inexpensive bounds are computed. With too many columns for a
-    joint bound, the bound is the sum of the bounds of the single components.
+    Without certification, only the inexpensive bounds are computed. With too many columns for a
+    joint bound, the sum of the bounds of the single components is used.
     """
     single = options._replace(joint=False, certification=None)
     initial = solve_form(quadratic, single, warm)
@@ -261,9 +262,9 @@ def fix_sign(w: Floats) -> Floats:
 
 
 def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]:
-    """Solve problems of increasing cardinality, each started from its neighbours.
+    """Solve problems of increasing cardinality, started from their neighbours.
 
-    The path is computed upwards, and then downwards without random starts.
+    The problems are solved in increasing order, and then in decreasing order without random starts.
     """
     quadratic = quadratic_of(op)
     certification = problems[0].certification if problems else None
@@ -289,7 +290,7 @@ def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]
 
 
 def optimality_gaps(solution: Solution) -> Floats:
-    """Bound the gap of each component without a search."""
+    """Bound the optimality gap of each component without branch and bound."""
     remaining, options = all_variables(solution.quadratic), solution.options
     gaps = []
     for K, found in zip(options.cardinalities, solution.components, strict=False):

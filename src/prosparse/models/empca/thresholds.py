@@ -1,4 +1,4 @@
-"""Thresholding to K loadings, and the optimal loadings on a support.
+"""Thresholding to K loadings, and renormalisation on a support.
 
     maximise  w'Cw  subject to  |w| = 1,  at most K nonzeros,  and, optionally,  w >= 0
 
@@ -25,7 +25,7 @@ class Constraint(NamedTuple):
 
 
 def selection_score(F: Floats, c: Constraint) -> Floats:
-    """Return |F| or the positive part of F, and -1 for variables not allowed."""
+    """Compute |F| or the positive part of F; -1 for excluded variables."""
     gain = np.maximum(F, 0.0) if c.nonnegative else np.abs(F)
     return np.where(c.allowed, gain, -1.0)
 
@@ -53,7 +53,7 @@ def threshold(F: Floats, c: Constraint, *, soft: bool = True) -> Floats:
 
 
 def _largest_entries(gain: Floats, K: int) -> Floats:
-    """Return the K largest entries of each row if positive, and zeros elsewhere."""
+    """Retain the K largest positive entries of each row; others become zero."""
     top = np.argpartition(gain, gain.shape[1] - K, axis=1)[:, -K:]
     retained = np.zeros_like(gain)
     np.put_along_axis(retained, top, np.maximum(np.take_along_axis(gain, top, axis=1), 0.0), axis=1)
@@ -61,10 +61,10 @@ def _largest_entries(gain: Floats, K: int) -> Floats:
 
 
 def renormalise(quadratic: Quadratic, w: Floats, *, near: bool = False) -> tuple[float, Floats]:
-    """Return the optimal value and loadings of any sign on the nonzeros of ``w``.
+    """Compute the optimal loadings of any sign on the nonzeros of ``w``.
 
-    [MWA06] calls this variational renormalisation. If ``w`` is ``near`` the optimum, the loadings
-    are computed to eight digits, in less time.
+    The optimal value comes first. [MWA06] calls this variational renormalisation. If ``w`` is
+    ``near`` the optimum, the loadings are computed faster, to eight digits.
     """
     S = np.flatnonzero(w)
     value, v = quadratic.leading(S, w[S] if near else None)

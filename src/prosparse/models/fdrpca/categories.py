@@ -1,7 +1,8 @@
-"""Categories in a data matrix: coded columns in ``fit``, and of new rows.
+"""Coding of the categorical columns of a data matrix and of new rows.
 
-A validated data matrix contains the position of the level in a column of labels. In the *coded*
-matrix a category has one column for each level but one (`data.categories`), and a number has one.
+Validation replaces each label by the position of its level. In the *coded* matrix, a categorical
+variable has one column for each level but one (`data.categories`), and a numeric variable has one
+column.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class CodedTable(NamedTuple):
         return np.bincount(self.variable[columns.varying_index], minlength=self.sizes.size)
 
     def varying_blocks(self, columns: Columns) -> Blocks:
-        """Return the varying columns of the variables that have any."""
+        """Return the varying columns of each variable that has at least one."""
         counts = self.count_columns(columns)
         is_category = np.isin(np.arange(counts.size), list(self.blocks))
         return Blocks(counts[counts > 0], is_category[counts > 0])
@@ -50,7 +51,7 @@ def read_levels(
 ) -> dict[str, np.ndarray]:
     """Return the levels of the categories of a fit by name.
 
-    ``scored`` ones are not pooled.
+    Levels of variables in ``scored`` are not pooled.
     """
     return {
         names[k]: np.array(
@@ -63,7 +64,7 @@ def read_levels(
 def replace_labels(
     X: TableLike, found: dict[int, Labels], levels: dict[int, tuple[str, ...]], names: list[str]
 ) -> TableLike:
-    """Replace labels by positions of levels, in the same container type."""
+    """Replace labels by positions of their levels; keep the container type."""
     container = container_of(X)
     for k in levels.keys() - found.keys():
         entries = np.asarray(container.take_columns(X, np.array([k])), dtype=object).ravel()
@@ -95,7 +96,7 @@ def code_table(X: np.ndarray, n_levels: dict[int, int], design: RowDesign) -> Co
 
 
 def code_new_rows(level: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Code one category of new rows; NaN where it is missing."""
+    """Code one categorical variable of new rows; missing labels become NaN."""
     coded = np.full((level.size, codes.shape[1]), np.nan)
     seen = ~np.isnan(level)
     coded[seen] = codes[level[seen].astype(int)]
@@ -105,7 +106,7 @@ def code_new_rows(level: np.ndarray, codes: np.ndarray) -> np.ndarray:
 class MixedProjection(AdjustedProjection):
     """Base class of projections that accept categories.
 
-    Parameters of a subclass include ``ordered_scores``, and those of `_REQUIRE_NUMBERS`.
+    A subclass has the parameters ``ordered_scores`` and those in `_REQUIRE_NUMBERS`.
     """
 
     _REQUIRE_NUMBERS = (("counts", True), ("rank_transform", True))
@@ -118,10 +119,11 @@ class MixedProjection(AdjustedProjection):
 
     @property
     def level_components_(self) -> dict[str, np.ndarray]:
-        """Contributions of levels to the scores, (n_components_, n_levels).
+        """Contributions of levels to the scores, (n_components_, n_levels) by name.
 
-        The scores are the sums of the contributions of all variables. The mean contribution of the
-        rows is 0, and the root mean square is the entry of ``components_``.
+        The scores are the sums of the contributions of all variables. Over the rows of ``fit``, the
+        contributions of a variable have mean 0, and their root mean square is its entry in
+        ``components_``.
         """
         return {
             name: self.category_components_[name] @ codes.T
@@ -150,14 +152,14 @@ class MixedProjection(AdjustedProjection):
 
     @property
     def _level_names(self) -> dict[int, str]:
-        """Names of the categories with unordered levels, by position."""
+        """Names of the variables with unordered levels, by position."""
         names = zip(self.category_columns_.tolist(), self.category_levels_, strict=True)
         return {k: name for k, name in names if name in self.category_codes_}
 
     # --- from labels to columns
 
     def _validate(self, X: TableLike, *, reset: bool) -> TableLike:
-        """Validate ``X``; labels become the positions of their levels."""
+        """Validate ``X`` and replace labels by the positions of their levels."""
         container = container_of(X)
         found = container.categories(X)
         if reset and not found:
@@ -174,7 +176,7 @@ class MixedProjection(AdjustedProjection):
             scored = {k for k in found if use_scores and found[k].order is not None}
             self.category_columns_ = np.array(sorted(found))
             self.category_levels_ = read_levels(found, names, scored)
-            # Codes replace these arrays when the rows are adjusted.
+            # The adjustment of the rows replaces these arrays by the final codes.
             self.category_codes_ = {names[k]: np.zeros((0, 0)) for k in found if k not in scored}
         if not self._has_categories:
             return super()._validate(X, reset=reset)
@@ -196,7 +198,7 @@ class MixedProjection(AdjustedProjection):
         return super()._validate(replace_labels(X, found, by_position, names), reset=reset)
 
     def _code_categories(self, table: TableLike, design: RowDesign) -> CodedTable | None:
-        """Code the categories of a fit; None if there are none."""
+        """Code the categorical variables of a fit; return None without any."""
         if not self._has_categories:
             return None
         counts = {k: self.category_levels_[name].size for k, name in self._level_names.items()}
@@ -205,7 +207,7 @@ class MixedProjection(AdjustedProjection):
     def _code_new_rows(
         self, Z: np.ndarray, standardised: np.ndarray, columns: np.ndarray, metadata: dict[str, Any]
     ) -> np.ndarray:
-        """Replace the categories among columns of Z by their coded columns."""
+        """Replace categorical variables in columns of Z by their coded columns."""
         names = self._level_names if self._has_categories else {}
         if not names:
             return standardised
@@ -221,7 +223,7 @@ class MixedProjection(AdjustedProjection):
         return np.column_stack(parts) if parts else standardised
 
     def _coded_components(self, columns: np.ndarray) -> np.ndarray:
-        """Return the components of some columns, with categories coded."""
+        """Return the components in the coded columns of some variables."""
         components = to_numpy(self.components_).astype(float)
         names = self._level_names if self._has_categories else {}
         if not names:
@@ -233,7 +235,7 @@ class MixedProjection(AdjustedProjection):
         return np.column_stack(parts) if parts else components[:, columns]
 
     def inverse_transform(self, X: TableLike, *, covariates: Any = None) -> Array:
-        """Reconstruct rows from scores; columns of categories are NaN.
+        """Reconstruct rows from scores; categorical columns become NaN.
 
         Columns that are not selected are reconstructed by their means. Without ``covariates``, the
         result is adjusted: it refers to rows with the mean covariates of ``fit``.
@@ -259,14 +261,15 @@ class MixedProjection(AdjustedProjection):
     def _set_categories(
         self, coded: CodedTable, columns: Columns, solution: Solution
     ) -> tuple[Columns, np.ndarray]:
-        """Set the attributes of the categories.
+        """Set the attributes of the categorical variables.
 
         Returns
         -------
         variables : Columns
-            Means, scales and varying ones of the variables.
+            Means and scales of the variables, and which of them vary.
         components : ndarray of shape (d, n_selected)
-            Components of the selected variables; lengths for categories.
+            Components of the selected variables; for a categorical variable, lengths over its
+            columns.
         """
         mean, scale = (to_numpy(v).astype(float) for v in (columns.mean, columns.scale))
         index = columns.varying_index

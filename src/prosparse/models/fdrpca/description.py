@@ -27,7 +27,7 @@ from .estimator import FDRPCA
 
 
 def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: int) -> str:
-    """State the FDR and the number of variables with a high communality."""
+    """Report the FDR and the number of variables with a high communality."""
     parameters = model.get_params(deep=False)
     minimum = float(parameters["min_communality"])
     subject, share, have = {

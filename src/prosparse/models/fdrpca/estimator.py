@@ -44,9 +44,9 @@ from ...structure import (
     prepare_data,
     select_shared_by_knockoffs,
 )
+from ...structure.duplicate_rows import find_duplicates
 from ...structure.row_diagnostics import (
     adjacent_row_correlation,
-    count_duplicates,
     influential_rows,
     list_rows,
     outlying_rows,
@@ -76,7 +76,7 @@ Null = Literal["robust", "exchangeable"]
 Control = Literal["bh", "knockoff"]
 
 _MIN_OBSERVED = 0.1  # proportion of observed values below which a row is mostly missing
-# P-value below which missing values are said to depend on the components.
+# A warning is issued if the test of missing values has a smaller p-value.
 _MAX_MISSINGNESS_PVALUE = 1e-3
 
 
@@ -86,31 +86,32 @@ class FDRPCA(MixedProjection):
     Each variable is tested for association with the leading principal components of the remaining
     variables, and for correlation with any single one of them. Variables selected by the
     Benjamini-Hochberg procedure at level ``fdr`` are standardised and passed to PCA; all other
-    loadings are zero. The test assumes neither a common noise variance or scale, nor a given number
-    of components. Rows may have unequal noise and may be outlying (see Notes).
+    loadings are zero. The test does not assume equal noise variances, equal scales or a known
+    number of components. Rows may have unequal noise and may be outlying (see Notes).
 
     Statistical significance does not imply a large effect: ``communality_`` measures how much
-    variance a variable shares with the others, and ``min_communality`` sets a minimum.
+    variance a variable shares with the others, and ``min_communality`` excludes variables that
+    share little.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
         Number of components of the selected variables. "auto" estimates it after dividing each
-        variable by the square root of its unique variance. The test does not depend on it; the
-        communality does.
+        variable by the square root of its unique variance. The communality depends on this number;
+        the test does not.
     fdr : float, default=0.05
         False discovery rate: expected proportion of variables without shared variance among the
         selected ones.
     null : {"robust", "exchangeable"}, default="robust"
         Null hypothesis. "robust" allows rows of unequal noise and outlying rows. "exchangeable"
-        assumes that all rows have the same distribution. It finds structure that rests on fewer
-        than about eight rows, which signs alone cannot distinguish from outlying rows.
+        assumes that all rows have the same distribution. It also detects shared variance due to
+        fewer than about eight rows, which sign flips cannot distinguish from outlying rows.
     control : {"bh", "knockoff"}, default="bh"
-        Control of the false discovery rate. "bh" applies the Benjamini-Hochberg procedure to the
-        p-values; the rate is established by simulation. "knockoff" compares each variable with
-        randomised copies of it, its *shadows*; the rate is proven for finite samples, up to the
-        estimation of centres if ``null="robust"`` (see Notes). It selects at least
-        1 / (``fdr`` * ``n_shadows``) variables, or none.
+        Procedure that controls the false discovery rate. "bh" applies the Benjamini-Hochberg
+        procedure to the p-values; its error rate is established by simulation. "knockoff" compares
+        each variable with randomised copies, its *shadows*; control is proven for finite samples,
+        apart from the estimation of centres if ``null="robust"`` (see Notes). It selects at least 1
+        / (``fdr`` * ``n_shadows``) variables, or none.
     n_shadows : int, default=1
         Number of shadows of each variable, for ``control="knockoff"``. More shadows allow smaller
         selections.
@@ -126,8 +127,8 @@ class FDRPCA(MixedProjection):
         Whether the test uses normal scores of the ranks of each column, which reduces the influence
         of single entries. Components and scores are computed from the untransformed columns.
     ordered_scores : bool, default=False
-        Whether ordered categories are numbers 0, 1, ... in the order of their levels. By default
-        all categories have unordered levels.
+        Whether ordered categorical columns are coded as 0, 1, ... in the order of their levels. By
+        default, all levels are treated as unordered.
     counts : bool, default=False
         Whether ``X`` contains counts (molecules of genes, words, species) in rows that differ in
         sequencing depth or length. Counts are replaced by Pearson residuals (see Notes). Sparse
@@ -143,12 +144,12 @@ class FDRPCA(MixedProjection):
         Number of selected variables; 0, with a warning, if no variable is selected.
     pvalues_ : ndarray of shape (n_features_in_,)
         P-values of the null hypothesis that a variable shares no variance with the others; 1 for
-        constant columns. With ``control="knockoff"``, medians over the draws of the p-values that
-        give the statistics; they do not determine the selection.
+        constant columns. With ``control="knockoff"``, medians over the draws of the p-values from
+        which the statistics are computed; they do not determine the selection.
     qvalues_ : ndarray of shape (n_features_in_,)
         Benjamini-Hochberg adjusted p-values. Variables with a q-value of at most ``fdr`` and a
         communality of at least ``min_communality`` are selected. The p-values depend on ``fdr``;
-        fit again for another rate. With ``control="knockoff"``, the smallest rate at which each
+        refit for another rate. With ``control="knockoff"``, the smallest rate at which each
         variable is selected.
     knockoff_statistics_ : ndarray of shape (n_draws, n_features_in_)
         Statistics of the knockoff filter: positive if a variable has a larger statistic than all of
@@ -156,30 +157,32 @@ class FDRPCA(MixedProjection):
     evalues_ : ndarray of shape (n_features_in_,)
         E-values of the null hypothesis, averaged over the draws. Only if ``control="knockoff"``.
     communality_ : ndarray of shape (n_features_in_,)
-        Proportion of the variance of each variable explained by the components, with the variable
-        itself left out of them. Its null expectation is ``null_communality_``.
+        Proportion of the variance of each variable explained by the components of the other
+        selected variables. Its null expectation is ``null_communality_``.
     null_communality_ : float
         Expected communality of a variable without shared variance: ``n_components_`` /
-        (n_samples - 1). With groups and covariates, the denominator is n_samples minus their number
-        of parameters.
+        (n_samples - 1). With groups or covariates, the denominator is the residual degrees of
+        freedom.
     component_pvalues_ : ndarray of shape (n_components_, n_features_in_)
         P-values of the association of each variable with each component, given the other
-        components. A selected variable is left out of the components that it is tested against.
+        components. A selected variable is tested against components computed without it.
     component_qvalues_ : ndarray of shape (n_components_, n_features_in_)
         Benjamini-Hochberg adjusted p-values of each component.
     row_scale_ : ndarray of shape (n_samples,)
-        Scale of the noise of each row, relative to the median row. ``null="robust"`` divides rows
-        by it before the test.
+        Scale of the noise of each row, relative to the median row. With ``null="robust"``, rows are
+        divided by this scale before the test.
     row_influence_ : ndarray of shape (n_samples,)
-        Proportion of the variance of the components in each row; 0 without components.
+        Proportion of the variance of the components that each row contributes; 0 without
+        components.
     components_ : ndarray of shape (n_components_, n_features_in_)
         Principal axes of the standardised selected variables, as orthonormal rows; exact zeros for
-        all other variables. For a category, the length of its part of the axis, with the sign of
-        the last level if there are two; ``level_components_`` has its levels.
+        all other variables. For a categorical variable, the length of its part of the axis, with
+        the sign of the last level if there are two levels; ``level_components_`` describes the
+        levels.
     n_components_ : int
         Number of components, at most the numerical rank of the selected variables.
     explained_variance_ : ndarray of shape (n_components_,)
-        Variances of the scores; if ``counts=True``, of those of residuals without a limit.
+        Variances of the scores; if ``counts=True``, of scores from residuals without a limit.
     explained_variance_ratio_ : ndarray of shape (n_components_,)
         Variances of the scores as proportions of the variance of all standardised variables.
     relevance_ : ndarray of shape (n_features_in_,)
@@ -188,31 +191,34 @@ class FDRPCA(MixedProjection):
         Ranks, 1 for the selected variable with the largest communality. Variables that are not
         selected follow, by decreasing communality.
     mean_ : ndarray of shape (n_features_in_,)
-        Means of the columns; of the residuals, if ``counts=True``; 0 for categories.
+        Means of the columns, or of the Pearson residuals if ``counts=True``; 0 for categorical
+        columns.
     scale_ : ndarray of shape (n_features_in_,)
-        Standard deviations of the columns; of the Pearson residuals, if ``counts=True``. With
-        groups and covariates, of the residuals given these. 1 for categories.
+        Standard deviations of the columns, or of the Pearson residuals if ``counts=True``, after
+        removal of group and covariate effects; 1 for categorical columns.
     varying_ : bool ndarray of shape (n_features_in_,)
-        Mask of the columns that are not constant, also given groups and covariates.
+        Mask of the columns that are not constant after removal of group and covariate effects.
     covariate_names_ : ndarray of str, shape (n_covariates,)
-        Names of the covariates. Only if ``fit`` received ``covariates``, like all attributes of
-        covariates.
+        Names of the covariates. This and the next four attributes exist only if ``fit`` received
+        ``covariates``.
     covariate_levels_ : dict of str to ndarray of str
-        Levels of the categories. The first one is the reference.
+        Levels of each categorical covariate. The first level is the reference.
     covariate_mean_ : ndarray of shape (n_coded,)
-        Means of the coded covariates: numbers, and indicators of all levels but the first.
+        Means of the coded covariates: numeric covariates, and indicators of all levels but the
+        first.
     covariate_coef_ : ndarray of shape (n_coded, n_features_in_)
-        Effects of the coded covariates on the columns, by least squares.
+        Least-squares effects of the coded covariates on the columns.
     covariate_r2_ : ndarray of shape (n_features_in_,)
         Proportion of the variance of each column (within groups) that the covariates explain.
     category_columns_ : int ndarray of shape (n_categories,)
-        Positions of the categories. Only if there are any, like all attributes of categories.
+        Positions of the categorical columns. This and the next four attributes exist only if ``X``
+        has such columns.
     category_levels_ : dict of str to ndarray of str
-        Levels of each category by its name; "other levels" are several rare levels.
+        Levels of each categorical column, by name; rare levels are pooled as "other levels".
     category_codes_ : dict of str to ndarray of shape (n_levels, n_coded)
-        Standardised values of the coded columns of each level. Coded columns are orthonormal.
+        Standardised values of the coded columns, which are orthonormal, at each level.
     category_components_ : dict of str to ndarray of shape (n_components_, n_coded)
-        Principal axes in the coded columns.
+        Entries of the principal axes for the coded columns.
     category_effects_ : dict of str to ndarray of shape (n_covariates, n_coded)
         Effects of the coded covariates on the coded columns.
     count_weights_ : ndarray of shape (n_features_in_,)
@@ -224,16 +230,17 @@ class FDRPCA(MixedProjection):
         Mean squared Pearson residual of each column, with null expectation 1. Only if
         ``counts=True``.
     count_unit_ : float
-        Mean factor by which the residuals of a row grow with a change of the proportions. Effects
-        of covariates refer to rows with this factor. Only if ``counts=True``.
+        Mean over the rows of the factor between a change of the proportions and the resulting
+        change of the residuals. Effects of covariates refer to rows with this factor. Only if
+        ``counts=True``.
 
     Notes
     -----
-    **Null hypothesis.** A variable without shared variance is independent of the others. The
-    p-value is the larger of those under two null distributions. Under *permutation*, the rows of
-    the column are exchangeable. Under *sign flips*, its entries have random signs and any
+    **Null hypothesis.** Under the null hypothesis, a variable is independent of all others. The
+    p-value is the larger of the p-values under two null distributions. Under *permutation*, the
+    entries of the column are exchangeable. Under *sign flips*, they have random signs and arbitrary
     magnitudes, so that rows may differ in noise. Rows are divided by ``row_scale_`` before the
-    test, which restores the power that noisy rows cost. ``null="exchangeable"`` uses permutation
+    test, which restores the power lost to noisy rows. ``null="exchangeable"`` uses permutation
     alone, except for columns with few nonzero entries.
 
     Rows must be independent. Time series and repeated measures violate this assumption. Pass
@@ -241,43 +248,44 @@ class FDRPCA(MixedProjection):
     correlated adjacent rows, equal rows, outlying rows, and components that describe one or two
     rows.
 
-    **Covariates** and groups are removed by least squares. In the test, rows are weighted by their
-    scales. Degrees of freedom and sign flips account for the adjustment. Numbers have linear
-    effects; categories have one effect per level.
+    **Covariates.** Effects of covariates and groups are removed by least squares. In the test, rows
+    are weighted by their scales. Degrees of freedom and sign flips account for the adjustment.
+    Numeric covariates have linear effects; categorical covariates have one effect per level.
 
-    **Pairs.** A variable that shares variance with one or two others forms no leading component. It
-    is found by its largest correlation. Pairs are not searched if n_samples * n_features^2 exceeds
-    8.6e9, for example with 200 rows and more than 6,500 columns.
+    **Pairs.** A variable that shares variance with only one or two others forms no leading
+    component. It is detected by its largest correlation with another variable. Pairs are not tested
+    if n_samples * n_features^2 exceeds 8.6e9, for example with 200 rows and more than 6,500
+    columns.
 
     **Knockoffs.** With ``control="knockoff"``, a shadow of a variable has the same entries in
     random order, within groups (``null="exchangeable"``), or the same deviations from the centre
-    with random signs (``null="robust"``, with or without covariates). It has the missing values of
-    the variable. The rows of a category are permuted together, or get signs together if there are
-    covariates. Variables and shadows are tested together, and the knockoff filter selects the
-    variables that exceed their shadows. If null variables are exchangeable with their shadows,
-    given all others, the false discovery rate is at most ``fdr`` for any number of rows and any
-    distribution. Permuted rows satisfy this exactly if rows are exchangeable. Random signs satisfy
-    it if deviations are symmetric, up to an error of the order of 1 / n_samples for each centre
-    that is estimated. With several draws, the e-BH procedure is applied to the mean e-values.
-    ``min_communality`` and ``max_features`` remove variables after the selection; the rate of the
-    remaining ones is not proven.
+    with random signs (``null="robust"``, with or without covariates). Its missing values are those
+    of the variable. All coded columns of a categorical variable have the same permutation, or the
+    same signs if there are covariates. Variables and shadows are tested together, and the knockoff
+    filter selects the variables that exceed their shadows. If null variables are exchangeable with
+    their shadows, given all others, the false discovery rate is at most ``fdr`` for any number of
+    rows and any distribution. Permuted rows satisfy this exactly if rows are exchangeable. Random
+    signs satisfy it if deviations are symmetric, up to an error of the order of 1 / n_samples for
+    each centre that is estimated. With several draws, the e-BH procedure is applied to the mean
+    e-values. ``min_communality`` and ``max_features`` remove variables after the selection; control
+    is not proven for the remaining variables.
 
-    **Categories** are columns of a DataFrame with category or string dtype. Booleans are numbers 0
-    and 1. A category with L levels is a block of L - 1 orthonormal columns, as in PCA of mixed data
-    (FAMD, PCAmix). It is tested and selected as one variable, and its communality is the mean R2 of
-    its columns. Permutations and signs are common to its columns. Levels with fewer than five rows
-    are pooled if there are several. ``inverse_transform`` returns NaN in columns of categories.
-    ``counts=True`` and ``rank_transform=True`` require numbers.
+    **Categories.** Columns of a DataFrame with category or string dtype are categorical variables.
+    Booleans are treated as numbers 0 and 1. A categorical variable with L levels is coded by a
+    block of L - 1 orthonormal columns, as in PCA of mixed data (FAMD, PCAmix). It is tested and
+    selected as one variable, and its communality is the mean R2 of its columns. Levels with fewer
+    than five rows are pooled if there are several such levels. ``inverse_transform`` returns NaN in
+    categorical columns. ``counts=True`` and ``rank_transform=True`` require numeric columns.
 
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
-    the rows differ only in their size factors. Rows with larger residuals throughout are scaled
+    the rows differ only in their size factors. Rows whose residuals are larger overall are scaled
     down. ``transform`` limits residuals to three standard deviations of their column: rows of a
     rare group, with a few large counts in rare columns, would otherwise have no near neighbours.
     ``mean_`` and ``scale_`` refer to the residuals times sqrt(pi), which ``inverse_transform``
     returns. Effects of groups and covariates on the proportions grow with the size factor of a row
     and are subtracted in proportion to it. In tables of fewer than about 100 columns, columns with
-    shared variance change the size factors, and the rate can exceed ``fdr``.
+    shared variance change the size factors, and the false discovery rate can exceed ``fdr``.
 
     **Missing values** (NaN) of dense data in memory are accepted. Each variable is tested on the
     rows in which it is observed. Missing values of the selected variables are imputed by their
@@ -472,7 +480,7 @@ class FDRPCA(MixedProjection):
         return self._allows_missing(X) and container_of(X).has_missing(X)
 
     def _standardise_table(self, table: Table) -> tuple[Operator, Columns, np.ndarray | None]:
-        """Standardise the columns; return the mask of the observed entries."""
+        """Standardise the columns; also return the mask of observed entries."""
         if not self._is_incomplete(table):
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
             return op, columns, None
@@ -580,7 +588,7 @@ class FDRPCA(MixedProjection):
         return super()._project(op, projection)
 
     def transform_std(self, X: TableLike, *, covariates: Any = None) -> np.ndarray:
-        """Return the standard deviations of the scores that missing values cause.
+        """Return the standard deviations of the scores due to missing values.
 
         Parameters
         ----------
@@ -632,7 +640,7 @@ class FDRPCA(MixedProjection):
         return self._code_new_rows(Z, standardised, columns, metadata)
 
     def _is_incomplete(self, table: Table) -> bool:
-        """Return whether rows are coded, or have missing values."""
+        """Return whether rows have categories or missing values."""
         return self._has_categories or self._has_missing(table)
 
     def __sklearn_tags__(self) -> Tags:
@@ -691,7 +699,7 @@ class FDRPCA(MixedProjection):
         self.n_selected_ = int(solution.selected.size)
 
         def expand(values: np.ndarray, constant: float) -> np.ndarray:
-            """Add the value of constant columns."""
+            """Expand values of varying columns to all columns."""
             full = np.full(width, constant)
             full[kept] = values
             return full
@@ -711,7 +719,8 @@ class FDRPCA(MixedProjection):
             setattr(self, f"{name}_", columns.values(full))
         self.null_communality_ = self.n_components_ / data.dof
         self.explained_variance_ = columns.numbers(solution.sums_of_squares / data.dof)
-        # The sums of squares are rounded differently. The ratios must not sum to more than 1.
+        # Because the sums of squares have different rounding errors, the ratios could sum to more
+        # than 1.
         total = max(float(np.sum(data.sums_of_squares)), float(np.sum(solution.sums_of_squares)))
         ratio = solution.sums_of_squares / max(total, np.finfo(float).tiny)
         self.explained_variance_ratio_ = columns.numbers(ratio)
@@ -732,7 +741,7 @@ class FDRPCA(MixedProjection):
                 f"ignore this warning. {remedy}",
                 RowOrderWarning,
             )
-        if n_equal := count_duplicates(op):
+        if n_equal := len(find_duplicates(op)):
             warn(
                 f"FDRPCA: {plural(n_equal, 'row')} of X {'equals' if n_equal == 1 else 'equal'} "
                 "an earlier row. The test counts each row as an independent observation. Drop the "

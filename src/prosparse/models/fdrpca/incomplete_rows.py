@@ -1,7 +1,7 @@
-"""Rows with missing values, in ``fit`` and in new data.
+"""Scores of rows with missing values, and a test of missingness.
 
-Symbols: V (q x d) components of the q selected variables, standardised; L their variances; s the
-mean variance of the other principal components. The variables follow the factor model
+Symbols: V (q x d) components of the q selected variables, standardised; L the variances of the
+scores; s the mean variance of the other principal components. The variables follow the factor model
 
     x = W t + e,    W = V diag(L - s)^1/2,    t ~ N(0, I),    e ~ N(0, Psi),
 
@@ -34,8 +34,8 @@ class ScoreDistribution(NamedTuple):
 def missingness_pvalue(data: StandardisedData, seen: np.ndarray, scores: np.ndarray) -> float:
     """Test whether missing values depend on the components.
 
-    Returns the p-value of the F test of the proportion of missing values on the orthonormal scores
-    (n, d).
+    Regress the proportion of missing values of each row on the orthonormal scores (n, d), and
+    return the p-value of the F test.
     """
     from scipy.stats import f as f_distribution
 

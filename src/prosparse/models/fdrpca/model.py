@@ -1,10 +1,10 @@
 """FDRPCA: variables with shared variance and their principal components.
 
 Symbols: X (n x p) standardised data; S the selected variables; d the number of components. The
-*communality* of a variable is R2(d) with the first d principal components of S, the variable itself
-left out of them. Its null expectation is d / (n - 1).
+*communality* of a variable is R2(d), its R2 given the first d principal components of the other
+variables in S. Its null expectation is d / (n - 1).
 
-The test that selects S is in `structure`.
+The package `structure` contains the test that selects S.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def solve(
     Parameters
     ----------
     tested : StandardisedData
-        Data that are tested: ``data`` or its normal scores.
+        Data to be tested: ``data`` or its normal scores.
     data : StandardisedData
         Data whose components are computed. Missing values of the selected variables are imputed
-        after the test. Its components are those of single columns.
+        after the test. Each column is one variable in the components.
     rounding : ndarray of shape (n_columns,)
         Sum of squares of the rounding errors in each column of ``data``.
     options : Options
@@ -121,13 +121,13 @@ def number_of_components(
 ) -> int:
     """Return the number of components; 0 if no variables are selected.
 
-    Rows of unequal noise have more eigenvalues above those of white noise. Rows that are divided by
-    a scale to which the components contribute have unequal noise as well. The smaller count, of the
-    data and of the data with divided rows, is therefore used.
+    Rows of unequal noise have more eigenvalues above those of white noise. Division of rows by a
+    scale to which the components contribute also makes the noise unequal. Components are therefore
+    counted with and without this division, and the smaller count is used.
 
-    Selection favours variables that are correlated by chance, and the last components that exceed
-    noise may consist of those. "auto" therefore counts components only up to the last one that is
-    associated with at least two selected variables.
+    Selection favours variables that are correlated by chance, and the last components above the
+    noise may consist of such variables. "auto" therefore counts components only up to the last one
+    that is associated with at least two selected variables.
     """
     columns = tested.columns_of(selected)
     n_selected = int(columns.sum())
@@ -152,7 +152,7 @@ def numerical_rank(
 ) -> int:
     """Count the first d components with variance above the rounding errors.
 
-    At least 1 if a column is selected.
+    The result is at least 1 if a column is selected.
     """
     n_selected = int(selected.sum())
     if min(d, n_selected) <= 1:

@@ -1,26 +1,26 @@
 """Pearson residuals of counts.
 
-Rows of counts differ in their totals, e.g. cells in sequencing depth or texts in length. Such
-differences alone correlate all columns. If rows differ in their size factor N_i only and columns in
-their proportion pi_j, a Poisson count x_ij has mean and variance N_i pi_j. The *Pearson residual*
+Rows of counts differ in their totals: cells in sequencing depth, texts in length. These differences
+alone make all columns correlated. If rows differ in their size factor N_i only and columns in their
+proportion pi_j, a Poisson count x_ij has mean and variance N_i pi_j. The *Pearson residual*
 
     z_ij = (x_ij - N_i pi_j) / sqrt(N_i pi_j)
 
 has mean 0 and variance 1 in each row and column (Lause, Berens & Kobak 2021). Two adjustments make
 rows of real data comparable:
 
-* *Size factors* are weighted sums of a row instead of its total, because variable columns with many
-  counts would dominate totals. The weights are 1 / V_j for the mean squared residual V_j of column
-  j, which is 1 without shared variance.
-* *Overdispersion* grows with the size of a row. Each row is divided by s_i, the root mean square of
-  its residuals relative to their columns.
+* The *size factor* of a row is a weighted sum of its counts, because variable columns with many
+  counts would dominate the total. The weights are 1 / V_j, where V_j is the mean squared residual
+  of column j; it is 1 without shared variance.
+* *Overdispersion* grows with the size factor. Each row is therefore divided by s_i, the root mean
+  square of its residuals relative to those of their columns.
 
 Up to the scale of the columns this is diag(a) (X - N pi') with a_i = 1 / (s_i sqrt(N_i)): a matrix
 with scaled rows minus a matrix of rank one. A sparse X stays sparse.
 
-Residuals of rare columns have heavy tails: a few counts in a row are many standard deviations. Rows
-of a rare group, in which such columns are large, differ more from each other than from rows of
-other groups. Scores therefore limit residuals to `MAX_RESIDUAL` standard deviations
+Residuals of rare columns have heavy tails: a few counts exceed the mean by many standard
+deviations. Rows of a rare group, in which such columns are large, differ more from each other than
+from rows of other groups. Scores therefore limit residuals to `MAX_RESIDUAL` standard deviations
 (`limited_scores`); the test and the components do not.
 
 J. Lause, P. Berens, D. Kobak. Analytic Pearson residuals for normalization of single-cell RNA-seq
@@ -42,7 +42,7 @@ from ...data.operators.weighted import WeightedOperator
 from ...data.row_adjustment import RowAdjustment
 
 N_ITERATIONS = 3  # size factors and mean squares depend on each other and converge quickly
-MAX_ROUNDING = 1e-4  # maximum proportion of a sum of squares that counts as rounding error
+MAX_ROUNDING = 1e-4  # maximum proportion of a sum of squares that is attributed to rounding
 MIN_RELATIVE_SIZE = 1e-9  # minimum size factor relative to the mean of all rows
 MAX_RESIDUAL = 3.0  # maximum residual in scores, in standard deviations of the column
 
@@ -105,7 +105,7 @@ def fit_count_model(counts: Operator) -> CountModel:
 
 
 def row_factors(counts: Operator, model: CountModel) -> RowFactors:
-    """Compute size factors and scales of rows, which may be new.
+    """Compute size factors and scales of training rows or new rows.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def residual_operator(
 
 
 def adjustment_of_proportions(adjustment: RowAdjustment, expected: np.ndarray) -> RowAdjustment:
-    """Return the adjustment of residuals for groups and covariates that change proportions.
+    """Build the adjustment for effects of groups and covariates on proportions.
 
     If the proportions of a group are pi + delta, the mean of its residuals is a N delta, which
     differs between rows of the same group. The design is therefore multiplied by a N. A constant
@@ -239,7 +239,7 @@ class LimitedProduct:
 
 
 def limited_scores(residuals: Operator, projection: Array) -> Array:
-    """Compute Z F, where the residuals Z are at most `MAX_RESIDUAL`.
+    """Compute Z F, where the residuals Z are limited to `MAX_RESIDUAL`.
 
     Parameters
     ----------

@@ -14,8 +14,8 @@ from ...numerics.spectrum import Spectrum, spectrum
 from ...selection.dimension import count_signals
 from .refinement import Refined
 
-# A row is near the mean if its root mean square is below this multiple of the noise standard
-# deviation. The noiseless density has a pole at the mean.
+# A row is near the mean, where the noiseless density has a pole, if its root mean square is below
+# this multiple of the noise standard deviation.
 NEAR_MEAN = 0.1
 MAX_PROPORTION_NEAR_MEAN = 0.1
 MAX_SAMPLED_ROWS = 4096
@@ -78,8 +78,8 @@ def diagnose_structure(
 ) -> list[Diagnostic]:
     """Check whether the selected columns have common structure.
 
-    ``noise`` is the variance of inactive columns, and ``white`` that of all columns, if it is
-    known.
+    ``noise`` is the variance of inactive columns. ``white`` is the known variance of all columns,
+    or None.
     """
     n, p = op.shape
     if not count_signals(to_numpy(parts.eigenvalues), n, p, white):

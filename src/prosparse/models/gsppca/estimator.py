@@ -25,18 +25,18 @@ class GSPPCA(GaussianProjection):
 
     All components share one set of variables. A relaxed model ranks the variables, and the marginal
     likelihood (evidence) of every number of variables along the ranking determines how many are
-    selected. The selection is then refined: variables are ranked by the proportion that the
-    components of the other variables explain. Each variable may have its own noise variance. PCA on
-    the selected columns gives the components.
+    selected. The selection is then refined: variables are ranked by the proportion of their
+    variance explained by the components of the other variables. Each variable may have its own
+    noise variance. PCA on the selected columns gives the components.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Number of components, less than min(n_samples, n_features). "auto" selects the number of
-        largest evidence. The maximum is the number of components of the columns that the test of
-        `FDRPCA` selects at a false discovery rate of 0.05, each column divided by its noise
-        standard deviation; with ``refine=False`` this number is used. With fewer than five rows,
-        the components that exceed white noise are counted.
+        Number of components, less than min(n_samples, n_features). "auto" selects the number with
+        the largest evidence. The maximum is the number of components of the columns selected by the
+        test of `FDRPCA` at a false discovery rate of 0.05, each divided by its noise standard
+        deviation. With ``refine=False``, this maximum is used. With fewer than five rows, the
+        number of components that exceed white noise is used.
     n_features_to_select : int or None, default=None
         Number of variables to select, at least ``n_components``. None selects the number with the
         largest evidence.
@@ -44,17 +44,17 @@ class GSPPCA(GaussianProjection):
         Whether to divide every column by its standard deviation.
     noise : {"bias-corrected", "ml", "median"}, default="bias-corrected"
         Estimator of the variance of inactive variables: maximum likelihood with or without bias
-        correction, or the median column variance. With ``scale=True`` the median is used, because
-        the variance is known.
+        correction, or the median column variance. With ``scale=True``, the median is always used,
+        because all variances are 1.
     evidence : {"noiseless", "noisy"}, default="noiseless"
         Model of the active variables: without noise (closed form), or with the noise of the other
         variables (a one-dimensional integral, ten to thirty times slower).
     model_prior : {"uniform", "sparse"}, default="uniform"
         Prior on the sets of variables. "sparse" gives every variable the largest inclusion
-        probability for which more active variables than samples are improbable.
+        probability at which more active variables than samples have probability of at most 0.05.
     refine : bool, default=True
-        Whether to refine the selection by the components of the other variables. False gives the
-        method of the papers, which assumes equal noise variances. With fewer than five rows, the
+        Whether to refine the selection by the components of the other variables. ``refine=False``
+        is the published method, which assumes equal noise variances. With fewer than five rows, the
         selection is not refined.
     max_iter : int, default=1000
         Maximum number of iterations.
@@ -73,16 +73,17 @@ class GSPPCA(GaussianProjection):
     n_selected_ : int
         Number of selected variables.
     relevance_ : ndarray of shape (n_features_in_,)
-        Proportion of variance with the likelihood ratio of the Bayes factor, relative to the
-        largest; with ``refine=False``, relevance in the relaxed model. Between 0 and 1.
+        Proportion of variance at which the likelihood ratio equals the Bayes factor of the
+        variable, relative to the largest; with ``refine=False``, relevance in the relaxed model.
+        Between 0 and 1.
     inclusion_probability_ : ndarray of shape (n_features_in_,)
         Posterior probability that a variable is active. With ``refine=False``, the average over
         the models along the ranking.
     ranking_ : ndarray of int, shape (n_features_in_,)
         Ranks of the variables; 1 is the most relevant one.
     cardinalities_ : ndarray of int, shape (n_models,)
-        Numbers of variables that were compared. With ``refine=False`` and more than 2e7 entries,
-        these are a few hundred numbers and all numbers near the maximum of the evidence.
+        Numbers of variables that were compared: all, except with ``refine=False`` and more than 2e7
+        entries, where a coarse-to-fine search evaluates a few hundred numbers.
     log_evidence_path_ : ndarray of shape (n_models,)
         Log evidence of each of ``cardinalities_`` plus the log prior. With ``refine=False``, the
         uniform prior of the models along the ranking is omitted.
@@ -105,7 +106,7 @@ class GSPPCA(GaussianProjection):
     active_noise_variance_ : float
         Residual variance of the active variables.
     objective_path_ : ndarray of shape (n_iter_,)
-        Variational lower bound after every iteration, non-decreasing.
+        Variational lower bound after every iteration; non-decreasing.
     n_iter_ : int
         Number of iterations.
     stop_reason_ : StopReason
@@ -114,15 +115,15 @@ class GSPPCA(GaussianProjection):
     Notes
     -----
     The refined evidence is a pseudo-likelihood: the product of the densities of each variable given
-    the components of the others. It is valid if rows or columns have unequal noise. If the inactive
-    columns have equal variances, it uses the variance of a column as well. The density of the
-    fitted model (``score_samples``) has one noise variance for the inactive columns.
+    the components of the others. It allows rows or columns of unequal noise. If the inactive
+    columns have equal variances, the evidence also depends on the variance of each column. The
+    density of the fitted model (``score_samples``) has one noise variance for the inactive columns.
 
     With ``refine=False``, the evidence treats the observations as independent given the model, each
-    with its loadings integrated out. It is not the joint density of ``X``. It has one noise
-    variance for all columns. If the noise of the columns differs, it can select nearly all columns.
+    with its loadings integrated out. It is not the joint density of ``X``. The model has one noise
+    variance for all columns; if the noise of the columns differs, it can select nearly all columns.
 
-    Constant columns are not selected. With ``scale=True`` evidence and noise refer to the scaled
+    Constant columns are not selected. With ``scale=True``, evidence and noise refer to the scaled
     columns. If the components explain no variable, ``n_components_`` + 1 variables are selected and
     a `NoStructureWarning` is issued.
 
@@ -179,7 +180,7 @@ class GSPPCA(GaussianProjection):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Data matrix in any supported container.
+            Data matrix.
         y : ignored
             Present for compatibility with scikit-learn.
         checkpoint : path-like or Checkpoint, default=None

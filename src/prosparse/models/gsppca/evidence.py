@@ -13,11 +13,11 @@ With W integrated out, the density of the active part of an observation depends 
 * noisy (Theorem 1): given g = |y|^2 ~ chi2_d, x_v ~ N(0, (sigma^2 + g/b^2) I_q), so that
   p(x_v) is a positive integral over g. The Bessel-J integral of the papers oscillates.
 
-Both are maximised over log b by Newton's method, for all cardinalities at once; a Newton iteration
-reads the rows once. The maximiser is first computed for a subset of the cardinalities and
+Both are maximised over log b by Newton's method for all cardinalities at once. Each Newton
+iteration reads the rows once. The maximiser is first computed for a subset of the cardinalities and
 interpolated for the others, which then need one or two iterations. As in the papers, the evidence
-treats observations as independent given the model, each with W integrated out. It compares models;
-it is not the joint density of the data matrix.
+treats observations as independent given the model, each with W integrated out. This evidence
+compares models; it is not the joint density of the data matrix.
 """
 
 from __future__ import annotations
@@ -34,23 +34,26 @@ from ...data.arrays import Namespace, from_numpy, on_accelerator, to_numpy
 from ...numerics.bessel import log_kv_and_ratio
 from .noisy_density import NoisyDensity
 
-# The noiseless density has a pole at zero. The radius r is therefore at least this multiple of the
-# noise standard deviation times sqrt(q), and this multiple of its root mean square.
+# The noiseless density has a pole at zero. The radius r is therefore bounded below by the first
+# multiple of the noise standard deviation times sqrt(q), and by the second multiple of its root
+# mean square.
 MIN_RADIUS_TO_NOISE = 0.1
 MIN_RELATIVE_RADIUS = 1e-12
 MAX_LOG_B_CHANGE = 12.0  # maximum distance of log b from its moment estimate
 # Newton's method stops at steps below this tolerance. The error of log b is then of the order of
-# its square. The evidence is extrapolated to the end of the step, with an error of its cube.
+# the squared step. The evidence is extrapolated to the end of the step, with an error of the order
+# of its cube.
 STEP_TOLERANCE = 3e-4
 MAX_NEWTON_ITERATIONS = 50
 N_NODES = 256  # number of cardinalities between which log b is interpolated
 MAX_SAMPLED_ROWS = 4096  # maximum number of rows from which log b is initialised
-# Maximum number of squared radii in memory. On a GPU, half a gigabyte is available, and reading the
-# data matrix costs more.
+# Maximum number of squared radii in memory. The limit is larger on a GPU, where half a gigabyte is
+# available and reading the data matrix is slower.
 MAX_RADII = 2**23
 MAX_RADII_ON_ACCELERATOR = 2**26
-# Number of entries for which densities are computed at once. Above 128 KiB, allocators may request
-# each temporary from the system; with Dask this took six times as long as the arithmetic.
+# Number of entries for which densities are computed at once. For temporaries above 128 KiB,
+# allocators may request memory from the system each time; with Dask, this took six times as long as
+# the arithmetic.
 TILE_SIZE = 2**13
 # Maximum number of entries of a data matrix for which all cardinalities are compared.
 MAX_ENTRIES_EXHAUSTIVE = 2e7
@@ -146,13 +149,14 @@ class NestedModels:
         self.max_radii = MAX_RADII_ON_ACCELERATOR if accelerator else MAX_RADII
         squares = to_numpy(self.column_squares)[order]
         self.active_squares = np.cumsum(squares)  # sum_i r_i^2
-        # Sums from the end: a difference of totals would lose the digits of small columns.
+        # Sums start at the end, because a difference of totals would lose the digits of small
+        # columns.
         self.inactive_squares = np.append(np.cumsum(squares[::-1])[::-1], 0.0)
         # Cardinalities, increasing, and log b minus its moment estimate.
         self.nodes = np.zeros((2, 0))
 
     def path(self, cardinalities: np.ndarray) -> CardinalityPath:
-        """Return the log evidence of the given cardinalities, in blocks of rows."""
+        """Compute the log evidence of the given cardinalities."""
         q = np.asarray(cardinalities)
         if self.nodes.shape[1] == 0:
             self._initialise_nodes(q)
@@ -164,9 +168,9 @@ class NestedModels:
     def search(
         self, cardinalities: np.ndarray, log_prior: Callable[[np.ndarray], np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return cardinalities and their log evidence plus log prior.
+        """Evaluate the log evidence plus log prior; return it with cardinalities.
 
-        Cardinalities of large data matrices are those of a coarse-to-fine search.
+        For large data matrices, the cardinalities are those of a coarse-to-fine search.
         """
 
         def log_posterior(q: np.ndarray) -> np.ndarray:
@@ -180,7 +184,7 @@ class NestedModels:
         return search_coarse_to_fine(log_posterior, q)
 
     def _initialise_nodes(self, q: np.ndarray) -> None:
-        """Compute log b for a subset of many cardinalities, on a subset of many rows."""
+        """Compute log b for a sample of the cardinalities and of the rows."""
         n, p = self.op.shape
         nodes = q if q.size <= 2 * N_NODES else q[_spaced_indices(0, q.size - 1, N_NODES)]
         n_rows = min(MAX_SAMPLED_ROWS, max(self.max_radii // p, 1))
@@ -198,14 +202,14 @@ class NestedModels:
         self.nodes = nodes[:, np.argsort(nodes[0])]
 
     def moment_estimate(self, q: np.ndarray) -> np.ndarray:
-        """Return log b by the method of moments: E r^2 = d q / b^2."""
+        """Estimate log b by the method of moments: E r^2 = d q / b^2."""
         n = self.op.shape[0]
         squares = np.maximum(self.active_squares[q - 1], 1e-300)
         log_b: np.ndarray = 0.5 * np.log(self.d * n * q / squares)
         return log_b
 
     def cache_radii(self, q: np.ndarray) -> Operator | None:
-        """Return r^2 of all rows, to read instead of X, or None if that is large."""
+        """Compute r^2 of all rows, read instead of X; None if the array is large."""
         n, p = self.op.shape
         if 8 * q.size > p or n * q.size > self.max_radii:
             return None
@@ -246,7 +250,7 @@ class NestedModels:
         return tuple(to_numpy(part) for part in parts)
 
     def maximise(self, q: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the maximum of the log density over log b, and its maximiser.
+        """Maximise the log density over log b; return the maximum and maximiser.
 
         Newton's method starts from the moment estimate plus ``offset``.
         """
@@ -279,19 +283,6 @@ class NestedModels:
         return log_density
 
 
-def evidence_path(
-    op: Operator,
-    order: np.ndarray,
-    d: int,
-    noise_variance: float,
-    cardinalities: np.ndarray,
-    *,
-    kind: EvidenceKind = "noiseless",
-) -> CardinalityPath:
-    """Return the log evidence of the models of the first variables of ``order``."""
-    return NestedModels(op, np.asarray(order), d, noise_variance, kind).path(cardinalities)
-
-
 def _spaced_indices(low: int, high: int, count: int) -> np.ndarray:
     """Return about ``count`` indices from low to high, denser near ``low``."""
     half = count // 2
@@ -303,7 +294,7 @@ def _spaced_indices(low: int, high: int, count: int) -> np.ndarray:
 def search_coarse_to_fine(
     evaluate: Callable[[np.ndarray], np.ndarray], cardinalities: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Search the maximum on finer and finer grids; return all evaluated points."""
+    """Search for the maximum on successively finer grids; return all points."""
     q = np.asarray(cardinalities)
     values = np.full(q.size, np.nan)
     low, high = 0, q.size - 1
@@ -314,7 +305,8 @@ def search_coarse_to_fine(
         values[new] = evaluate(q[new])
         evaluated = np.flatnonzero(~np.isnan(values))
         best = int(np.argmax(values[evaluated]))
-        # The maximum may lie beyond the nearest neighbours, so that two on each side are included.
+        # Two neighbours on each side are included, because the maximum may lie beyond the nearest
+        # ones.
         low, high = (int(evaluated[np.clip(best + k, 0, evaluated.size - 1)]) for k in (-2, 2))
         if not np.any(np.isnan(values[low : high + 1])):
             return q[evaluated], values[evaluated]

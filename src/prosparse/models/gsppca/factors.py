@@ -1,8 +1,8 @@
-"""Variational iterations of the relaxed model from q(Y) to q(Y).
+"""Variational iterations of the relaxed model, parametrised by q(Y).
 
-The iterations alternate between q(W) and q(Y), and a state may be stored after either. If the data
-matrix has fewer rows than columns, Y is smaller than W, and acceleration over Y is cheaper.
-Iterations over Y also compute Newton steps (`subspace_newton`).
+The iterations alternate between updates of q(W) and q(Y), and a state may follow either update. If
+the data matrix has fewer rows than columns, Y is smaller than W, and acceleration over Y is
+cheaper. Iterations over Y also compute Newton steps (`subspace_newton`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class FactorState(NamedTuple):
     """State of the relaxed model between two iterations, given by q(Y)."""
 
     Y: Array  # (n, d) posterior means of the rows of Y
-    Y_newton: Array  # (n, d) the same after a Newton step, from which an accelerator starts
+    Y_newton: Array  # (n, d) the same after a Newton step; the accelerator starts from it
     root: np.ndarray  # (d, d) lower triangular; their covariance is Sigma = root' root
     sigma2: float
     t: Array  # (p,)
     slope: Array  # (p,)
-    bound: float  # in single precision, minus ``rounding``
+    bound: float  # lower bound; in single precision, minus ``rounding``
     YX: Array | None = None  # (d, p) Y'X if the data matrix is read in blocks
     YX_newton: Array | None = None  # (d, p) Y_newton'X
     rounding: float = 0.0  # rounding error of the bound in single precision
@@ -66,11 +66,11 @@ def to_factor_state(state: State, op: Operator) -> FactorState:
 def make_factor_step(
     op: Operator, n: int, single: Operator | None = None
 ) -> Callable[[FactorState], FactorState]:
-    """Return one variational iteration, from q(Y) to q(W) to q(Y).
+    """Return the function that updates q(W) and then q(Y).
 
-    A matrix in blocks is read once per iteration: the new Y and Y'X are computed together, and the
-    state contains both. With a copy ``single`` of the matrix, products with X and arrays of length
-    p are in single precision.
+    A matrix in blocks is read once per iteration, because the new Y and Y'X are computed together
+    and stored in the state. With a copy ``single`` of the matrix, products with X and arrays of
+    length p are in single precision.
     """
     xp, total = op.xp, float(op.xp.sum(op.column_squares()))
     table, work = (op, xp.float64) if single is None else (single, xp.float32)
@@ -110,7 +110,7 @@ def make_factor_step(
             Y_newton, YX_newton, ratio = extend_step(
                 state, YY, Y_new, YX, curvature, multiply_columns
             )
-            # The first iteration, whose bound is not finite yet, decides for all others.
+            # The first iteration, whose bound is not yet finite, determines this for all others.
             newton = math.isfinite(state.bound) or ratio >= MIN_RATIO
         rounding = 0.0 if single is None else loadings.rounding
         return FactorState(
@@ -137,7 +137,7 @@ def bound_curvature(state: FactorState, moments: FactorMoments, loadings: Loadin
     if math.isfinite(state.bound):
         P = 1.0 + c * (loadings.S_diagonal + np.diagonal(loadings.squares))
         return Curvature(moments.Q, loadings.S, P, c)
-    # At the start A is nearly n I, and any basis diagonalises it. Use the eigenvectors of P.
+    # At the start, A is nearly n I and any basis diagonalises it; the eigenvectors of P are used.
     WW, vectors = np.linalg.eigh(loadings.squares + np.diag(loadings.S_diagonal))
     return Curvature(moments.Q @ vectors, loadings.S, 1.0 + c * WW, c)
 
@@ -153,7 +153,7 @@ def extend_step(
     """Replace the plain step by Newton's step orthogonal to the factors.
 
     ``YY`` is Y'Y before the step, and ``YX_new`` is Y_new'X if the data matrix is read in blocks.
-    Returns the factors, their product with X, and the largest ratio r of `newton_correction`.
+    The result is the factors, their product with X, and the largest ratio r of `newton_correction`.
     """
     Y, YX = state.Y, YX_new
     F = Y_new - Y
@@ -178,9 +178,10 @@ def make_mixed_precision_step(
     """Return a step that uses single precision until rounding errors matter.
 
     A result in single precision is accepted if the bound increases by more than its rounding error
-    and ``min_increase``. It is also accepted if the bound decreases by more than these from a start
-    that an accelerator proposed. Otherwise all later iterations are in double precision. The
-    rounding error is subtracted from the bound, so that the bound does not decrease at the change.
+    and ``min_increase``. It is also accepted if the bound decreases by more than this sum from a
+    proposal of the accelerator. Otherwise all later iterations are in double precision. The
+    rounding error is subtracted from the bound, so that the bound does not decrease at the change
+    of precision.
     """
     xp = op.xp
     double_step, single_step = make_factor_step(op, n), make_factor_step(op, n, single)
@@ -218,7 +219,8 @@ def over_factors(start: FactorState, xp: Namespace) -> QuasiNewton:
         return xp.concat(parts if YX is None else [*parts, xp.reshape(YX, (-1,))])
 
     def unpack(vector: Array, state: FactorState) -> FactorState:
-        # With an exact fit log sigma2 decreases without bound; limit its change per iteration.
+        # With an exact fit, log sigma2 decreases without bound; its change per iteration is
+        # limited.
         change = max(-2.0, min(2.0, float(vector[size]) - math.log(state.sigma2)))
         return state._replace(
             Y=xp.reshape(vector[:size], shape),

@@ -1,7 +1,7 @@
 """Posterior probability of each variable given the components of the others.
 
-The evidence of the papers has one noise variance and depends on each variable through its variance
-alone. Here, a variable x of n rows is a regression on d scores Z, which are computed without x
+The published evidence has one noise variance and depends on each variable only through its
+variance. Here, a variable x of n rows is a regression on d scores Z, which are computed without x
 (`refinement`). It belongs to one of four classes,
 
                             noise variance s, common      noise variance of its own
@@ -10,7 +10,7 @@ alone. Here, a variable x of n rows is a regression on d scores Z, which are com
 
 where psi is scaled inverse chi-squared with one degree of freedom, and the loadings have Zellner's
 g-prior N(0, g psi (Z'Z)^-1) [Z86]. With f degrees of freedom of x and R2 = R2(d), the Bayes factor
-of an active variable with its own noise is, for a vague prior of psi,
+of an active variable with its own noise is, under a vague prior on psi,
 
     (1 + g)^((f - d)/2) / (1 + g (1 - R2))^(f/2),
 
@@ -18,13 +18,13 @@ the ratio of the densities of R2 under both hypotheses. With common noise it is
 
     (1 + g)^(-d/2) exp(g / (1 + g) |x|^2 R2 / (2 s)).
 
-If rows have unequal noise, R2 has heavier tails. With random signs of the entries of x it follows
-approximately Beta(d' / 2, (f' - d') / 2). The Bayes factors use d' and f' if these make the
+If rows have unequal noise, R2 has heavier tails. If the entries of x have random signs, R2
+approximately follows Beta(d' / 2, (f' - d') / 2). The Bayes factors use d' and f' if these make the
 variable less probable.
 
 The proportions of the classes, including those of a grid of g, and s are estimated from all
 variables by EM (empirical Bayes). If most inactive variables have the same variance, a variable of
-larger variance is thus unlikely to be inactive; if their variances differ, the variance is
+larger variance is unlikely to be inactive; if their variances differ, the variance is
 uninformative.
 
 [Z86]  A. Zellner. On assessing prior distributions and Bayesian regression analysis with g-prior
@@ -38,8 +38,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betaln, gammaln
 
-# Gains g: signal-to-noise ratios of the loadings times the number of rows. Smaller effects cannot
-# be distinguished from noise. The largest gain is this multiple of the number of rows.
+# Grid of gains g, the signal-to-noise ratios of the loadings times the number of rows: minimum,
+# ratio, and maximum per row. Effects below the minimum cannot be distinguished from noise.
 MIN_GAIN, GAIN_RATIO, MAX_GAIN_PER_ROW = 4.0, 2.0**1.5, 64.0
 GAIN_COUNT = 0.5  # prior count of each gain, over both kinds of noise
 NOISE_DOF = 1.0  # of the prior of psi
@@ -51,7 +51,7 @@ _N_INACTIVE = 2  # number of inactive classes
 
 
 class Explained(NamedTuple):
-    """How much of each variable the components of the others explain."""
+    """Explained proportion of each variable, given components of the others."""
 
     squares: np.ndarray  # (p,) |x|^2
     r2: np.ndarray  # (p,) R2(d)
@@ -61,7 +61,7 @@ class Explained(NamedTuple):
     dof_flips: np.ndarray  # (p,) f' under random signs
 
     def without_flips(self) -> Explained:
-        """Return the posterior with the exact distribution of R2."""
+        """Replace d' and f' by d and f."""
         return self._replace(
             d_flips=np.full(self.r2.size, self.d), dof_flips=np.full(self.r2.size, self.dof)
         )
@@ -202,7 +202,7 @@ class _Mixture:
     def update(self, current: Proportions, densities: np.ndarray) -> tuple[Proportions, float]:
         """Maximise the expected log density plus the log prior of the proportions.
 
-        Returns the expected number of active variables as well.
+        Also return the expected number of active variables.
         """
         weights = self.weights(current)[self.classes]
         counts = np.zeros(_N_INACTIVE + 2 * self.m)
@@ -270,9 +270,9 @@ def _normalise(joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_number_prior(cardinalities: np.ndarray, p: int) -> np.ndarray:
-    """Compute the log prior of a set of each number of variables out of p.
+    """Compute the log prior of a set of each size out of p variables.
 
-    All numbers are equally probable, and so are all sets of a number [SB10]: the log probability is
+    All sizes are equally probable, and so are all sets of one size [SB10]. The log probability is
     minus the log of (p + 1) times a binomial coefficient.
 
     [SB10]  J. Scott, J. Berger. Bayes and empirical-Bayes multiplicity adjustment in the

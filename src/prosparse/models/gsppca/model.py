@@ -8,9 +8,9 @@
 Model: x = V W y + noise, V = diag(v), v in {0,1}^p, y ~ N(0, I_d), w_kj ~ N(0, 1/alpha^2).
 If v is relaxed to u in [0,1]^p, the likelihood depends on u and alpha through t_k = u_k^2 / alpha^2
 alone, the prior variance of row k of W. The relaxed model is probabilistic PCA with one prior
-variance per variable. It ranks the variables. The exact evidence of the binary models along the
-ranking (`evidence`) determines their number, and PCA on the selected columns gives the components
-(`solve`).
+variance per variable. This model ranks the variables. The exact evidence of the binary models along
+the ranking (`evidence`) determines the number of selected variables, and PCA on these columns gives
+the components (`solve`).
 
 Symbols: X (n, p) centred; sigma2 noise variance, c = 1/sigma2; row k of W has posterior mean
 m_k (rows of M, (p, d)) and covariance S_k; row i of Y has mean mu_i and covariance Sigma;
@@ -42,8 +42,8 @@ from .relevance import VarianceUpdate, update_variances
 # has no maximum, and the residual consists of rounding errors.
 MIN_RELATIVE_NOISE = 1e-14
 # Rounding errors of the columns are independent. Together they change the bound by half an epsilon
-# of the root of the sum of squared terms. This factor allows for columns of unequal variance, whose
-# errors cancel less.
+# times the root of the sum of squared terms. This factor allows for columns of unequal variance,
+# whose errors cancel less.
 ROUNDING_FACTOR = 4.0
 
 
@@ -59,7 +59,7 @@ class State(NamedTuple):
 
 
 def init(parts: Spectrum, d: int) -> State:
-    """Return the ML loadings of probabilistic PCA, and t = column variance / d."""
+    """Initialise with ML probabilistic PCA, and t = column variance / d."""
     n, p = parts.n, parts.op.shape[1]
     squares = parts.op.column_squares()
     values = to_numpy(parts.eigenvalues) / n
@@ -75,7 +75,7 @@ def min_noise(parts: Spectrum) -> float:
 
 
 def make_step(op: Operator, n: int) -> Callable[[State], State]:
-    """Return one variational iteration, from q(W) to q(Y) to q(W).
+    """Return the function that updates q(Y) and then q(W).
 
     An iteration costs two products with X and O(p d + d^3) operations. ``op`` is any data matrix
     with the same X'X as the n observed rows.
@@ -99,7 +99,7 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
 
 
 def covariance_root(WW: np.ndarray, sigma2: float) -> np.ndarray:
-    """Return lower triangular root with root' root = (I + E[W'W] / sigma2)^-1."""
+    """Compute lower triangular L with L'L = (I + E[W'W] / sigma2)^-1."""
     factor = np.linalg.cholesky(WW / sigma2 + np.eye(WW.shape[0]))
     inverse: np.ndarray = dtrtri(factor, lower=1)[0]
     return inverse
@@ -117,7 +117,7 @@ class FactorMoments(NamedTuple):
 def rounded_factor_moments(
     n: int, root: np.ndarray, Q: np.ndarray, squares: np.ndarray, sigma2: float, precision: type
 ) -> FactorMoments:
-    """Return the moments of q(Y) if Y Q was rounded; ``squares`` is Q'Y'Y Q.
+    """Compute the moments of q(Y) for rounded Y Q; ``squares`` is Q'Y'Y Q.
 
     The rounding error is common to all columns and would accumulate. The bound is valid for any Y
     and any approximation diag(a) of Q'A Q, provided that ``remainder`` is the exact difference.
@@ -173,8 +173,9 @@ def update_loadings(
     fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
     bound = fit - moments.divergence - divergence_W
     R, scale = expand(moments.a, VV + np.diag(D_active), n, q)
-    # R is unique up to a rotation. Take the one that is triangular in the basis of Y: with equal
-    # eigenvalues, as at the start, Q is arbitrary, and rounding would determine the iterations.
+    # R is unique up to a rotation, and the one that is triangular in the basis of Y is used. With
+    # equal eigenvalues, as at the start, Q is arbitrary, and rounding errors would otherwise
+    # determine the iterations.
     QR = moments.Q @ R
     basis_change = np.linalg.cholesky(QR @ QR.T).T @ moments.Q
     # Rounding errors of T change the residual in units of the previous noise variance.
@@ -196,7 +197,7 @@ def update_loadings(
 
 
 def _summarise(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[tuple[Array, ...], Array]:
-    """Return the summaries of q(W) that are needed in CPU memory, and its means.
+    """Compute the means of q(W), and its summaries for CPU memory.
 
     The summaries are the sums of T, T D, D, log D and T^2; the number of variables in the model;
     V V' for V = m_k / sqrt(t_k); the same product for the means m_k; D t; and the sum of D over
@@ -214,11 +215,11 @@ def _summarise(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[tuple[
 
 
 def rank_variables(t: Array, slope: Array) -> np.ndarray:
-    """Return the variables by decreasing t, and by h_k'(0) if t is zero."""
+    """Sort the variables by decreasing t, and by h_k'(0) if t is zero."""
     return np.lexsort((-to_numpy(slope), -to_numpy(t)))
 
 
 def relative_relevance(t: Array) -> np.ndarray:
-    """Return u in [0, 1]: u_k^2 is proportional to t_k, and the maximum is 1."""
+    """Compute u in [0, 1] with maximum 1, where u_k^2 is proportional to t_k."""
     t = to_numpy(t).astype(float)
     return np.sqrt(t / t.max()) if t.max() > 0 else np.zeros_like(t)

@@ -9,9 +9,10 @@ MODEL_PRIORS = ("uniform", "sparse")
 
 
 def inclusion_probability(n: int, p: int, level: float = 0.05) -> float:
-    """Return the largest rho <= 1/2 with P(Binomial(p, rho) > n) <= level.
+    """Compute the largest rho <= 1/2 with P(Binomial(p, rho) > n) <= level.
 
-    [BLM18]; the probability is an incomplete beta function with parameters n + 1 and p - n.
+    This is the prior of [BLM18]. The probability is an incomplete beta function with parameters n +
+    1 and p - n.
     """
     if n >= p:
         return 0.5

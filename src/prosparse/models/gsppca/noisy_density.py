@@ -5,9 +5,9 @@ s = sigma^2 + g / b^2. With tau = log g the logarithm of the integrand is
 
     l(tau) = -q/2 log(2 pi s) - r^2/(2 s) + d/2 tau - g/2 - d/2 log 2 - lgamma(d/2) .
 
-For q >= d it has exactly one maximum: its stationary points are the positive roots of a cubic
-whose coefficients change sign once. The integral is computed by the trapezoid rule in x, with
-tau = mode + width sinh(x). The same nodes resolve narrow peaks (many variables) and long tails (few
+For q >= d, l has exactly one maximum: its stationary points are the positive roots of a cubic whose
+coefficients change sign once. The integral is computed by the trapezoid rule in x, with tau = mode
++ width sinh(x). The nodes resolve both narrow peaks (many variables) and long tails (few
 components).
 """
 
@@ -22,8 +22,8 @@ from scipy.special import gammaln
 from ...data import Array
 from ...data.arrays import Namespace, from_numpy
 
-# Distance between nodes in x. Cardinalities below d + 2, whose integrand has a long plateau with
-# steep ends, need the smaller one.
+# Distance between nodes in x. Cardinalities below d + 2 require the smaller distance, because their
+# integrand has a long plateau with steep ends.
 FINE_SPACING, COARSE_SPACING = 0.03, 0.15
 
 
@@ -51,7 +51,10 @@ class NoisyDensity(NamedTuple):
     def _integrate(
         self, cardinalities: np.ndarray, r2: Array, log_b: Array, spacing: float
     ) -> tuple[Array, Array, Array]:
-        """Integrate; the derivatives of log p are moments of those of the integrand."""
+        """Integrate over tau.
+
+        The derivatives of log p are moments of the derivatives of the log integrand.
+        """
         xp, d = self.xp, self.d
         q = from_numpy(cardinalities, r2, r2.dtype)
         alpha = xp.exp(-2.0 * log_b)
@@ -72,7 +75,7 @@ class NoisyDensity(NamedTuple):
         return value, first, second - first * first
 
     def _log_integrand(self, r2: Array, alpha: Array, q: Array, tau: Array) -> tuple[Array, ...]:
-        """Return l(tau) up to a constant, u = r^2/s and y = 1 - sigma^2/s."""
+        """Compute l(tau) up to a constant, u = r^2/s and y = 1 - sigma^2/s."""
         xp = self.xp
         g = xp.exp(xp.clip(tau, None, 700.0))
         f = alpha * g
@@ -81,7 +84,7 @@ class NoisyDensity(NamedTuple):
         return 0.5 * (self.d * tau - q * xp.log(s) - u - g), u, f / s
 
     def _peak(self, r2: Array, alpha: Array, q: Array) -> tuple[Array, Array]:
-        """Return the maximum of l and its width, by Newton's method within a bracket."""
+        """Find the maximum of l, and its width, by bracketed Newton iterations."""
         xp, d = self.xp, self.d
         # 2 l' = (r^2/s - q) y + d - g, with y = alpha g/s, is positive if g is less than
         # d / (1 + q alpha/sigma^2) and negative if g - d exceeds r^2 y/s.
@@ -104,7 +107,7 @@ class NoisyDensity(NamedTuple):
                 break
         width = 1.0 / xp.sqrt(xp.clip(-curvature, 1e-3, None))
         # Between r^2/alpha and d the integrand decreases like g^((d-q)/2). If q is close to d, this
-        # is a long plateau, which the curvature at the peak does not show.
+        # is a long plateau that the curvature at the peak does not reveal.
         plateau = math.log(d) - xp.log(xp.maximum(r2, self.sigma2 * q) / (alpha * q))
         plateau_width = xp.minimum(plateau, 2.0 / (q - d + 1e-3))
         return tau, xp.maximum(width, 0.25 * plateau_width)

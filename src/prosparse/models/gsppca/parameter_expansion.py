@@ -1,4 +1,4 @@
-"""Parameter expansion of factor models: rescale loadings and factors jointly.
+"""Parameter expansion of factor models by joint rescaling.
 
 Parameter expansion was proposed for EM by Liu, Rubin & Wu (1998) and for variational Bayes by
 [LI10].
@@ -15,14 +15,14 @@ import numpy as np
 
 
 def expand(a: np.ndarray, B: np.ndarray, n: int, q: float) -> tuple[np.ndarray, float]:
-    """Return the best change of basis W -> W R, Y -> Y R^-T, and the scale of W.
+    """Compute the optimal R of W -> W R, Y -> Y R^-T, and the scale of W.
 
-    The likelihood depends on W Y' only. The divergences from the priors depend on Z = R R' through
+    The likelihood depends only on W Y'. The divergences from the priors depend on Z = R R' through
     tr(A Z^-1) + tr(B Z) + (n - q) log det Z, where A = diag(a), B = sum_k E[w_k w_k'] / t_k and q
     variables are in the model. The minimum solves A = Z B Z + (n - q) Z, which is diagonal in the
     eigenbasis of A^1/2 B A^1/2. The rescaling W -> r W, t -> r^2 t does not change the divergence
-    of W and has the optimum r^2 = tr E[Y'Y] / (n d). Plain iterations move along these directions
-    by a fraction of a percent each.
+    of W and has the optimum r^2 = tr E[Y'Y] / (n d). Without expansion, iterations change these
+    parameters by a fraction of a percent each.
     """
     k = n - q
     root_a = np.sqrt(a)

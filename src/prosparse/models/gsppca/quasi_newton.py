@@ -1,14 +1,13 @@
 """Quasi-Newton acceleration of fixed-point iterations.
 
-Let f = g(x) - x be the step of a fixed-point iteration. Changes df of the step that belong to
-changes dx of x determine the Jacobian J of f in an orthonormal basis of the dx. Newton's method
-moves by -J^-1 f in that subspace; Anderson acceleration (`inference.acceleration`) does nearly the
-same.
+Let f = g(x) - x be the step of a fixed-point iteration. Pairs of changes dx of x and df of the step
+determine the Jacobian J of f in an orthonormal basis of the dx. Newton's method moves by -J^-1 f in
+that subspace; Anderson acceleration (`inference.acceleration`) does nearly the same.
 
-Near a maximum of the objective the eigenvalues of J lie between -1 and 0; the closer to 0, the
-slower the direction. A positive eigenvalue belongs to a direction of positive curvature, that is, a
-saddle. Newton's method converges to the saddle because it solves f = 0. Here the absolute value of
-each eigenvalue is used, so that the step along such a direction leads away from the saddle [D14].
+Near a maximum of the objective, the eigenvalues of J lie between -1 and 0; directions with
+eigenvalues near 0 converge slowly. A positive eigenvalue indicates positive curvature, that is, a
+saddle. Newton's method converges to the saddle because it solves f = 0. Here, the absolute value of
+each eigenvalue is used, so that the step leads away from the saddle [D14].
 
 [D14]  Y. Dauphin et al. Identifying and attacking the saddle point problem in high-dimensional
        non-convex optimization. NeurIPS 2014.
@@ -25,8 +24,8 @@ from ...data.arrays import Array, Namespace, from_numpy, to_numpy, with_row
 from ...inference.acceleration import Extrapolation, State
 
 # Maximum length of a step along a slow direction, relative to the plain step: initial value, lower
-# limit, and factors after accepted and rejected proposals. A few changes determine still slower
-# directions too poorly.
+# limit, and factors after accepted and rejected proposals. Even slower directions cannot be
+# estimated from a few changes.
 INITIAL_MAX_LENGTH, MIN_MAX_LENGTH = 30.0, 10.0
 GROWTH, SHRINKAGE = 1.2, 0.25
 # Directions of dx whose squared norm is below this proportion of the largest are ignored.
@@ -34,9 +33,9 @@ MIN_RELATIVE_NORM = 1e-8
 
 
 class QuasiNewtonMemory(NamedTuple):
-    """Memory of `QuasiNewton`. The two large arrays are written row by row."""
+    """Memory of `QuasiNewton`; the two large arrays are updated by row."""
 
-    dx: Array  # (size, N) changes of x between accepted steps, of unit length, a ring buffer
+    dx: Array  # (size, N) normalised changes of x between accepted steps; a ring buffer
     df: Array  # (size, N) changes of the step f, divided by the same lengths
     gram: np.ndarray  # (size, size) inner products of the dx
     cross: np.ndarray  # (size, size) inner products of the dx with the df
@@ -54,9 +53,9 @@ class QuasiNewtonMemory(NamedTuple):
 class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
     """Quasi-Newton acceleration with absolute eigenvalues.
 
-    ``n_compared`` leading entries of a vector enter inner products, by default all; the other
-    entries are linear in these. ``ahead`` maps a result to a vector that lies further along the
-    step than ``pack(result)``.
+    Inner products use the first ``n_compared`` entries of a vector, by default all; the other
+    entries are linear functions of these. ``ahead`` maps a result to a vector that lies further
+    along the step than ``pack(result)``.
     """
 
     size = 4
@@ -99,10 +98,10 @@ class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
         return self._continue_at(memory, proposal, result)
 
     def _weights(self, memory: QuasiNewtonMemory, m: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weights of the dx and the df in the proposal, beyond f itself.
+        """Compute the weights of the dx and the df in the proposal.
 
-        Rows that are not filled have weight zero. They take part because libraries that compile
-        their operations do so once per shape.
+        Empty rows have weight zero. They are included because libraries that compile operations
+        would compile again for each shape.
         """
         gram, cross = memory.gram[:m, :m], memory.cross[:m, :m]
         values, vectors = np.linalg.eigh(gram)
@@ -110,13 +109,13 @@ class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
         B = vectors[:, independent] / np.sqrt(values[independent])  # B' dx is orthonormal
         J = B.T @ cross @ B
         r = B.T @ self._products(memory.dx, memory.f)[:m]
-        # The eigenvalues are real in theory, because J is similar to a symmetric matrix. A few
-        # changes determine it only approximately.
+        # The eigenvalues are real in theory, because J is similar to a symmetric matrix. J is only
+        # approximately symmetric if few changes are available.
         rates, basis = np.linalg.eig(J)
         length = 1.0 / np.maximum(np.abs(rates.real), 1.0 / memory.max_length)
         newton = np.real(basis @ (length * np.linalg.solve(basis, r.astype(complex))))
-        # Within the span of the dx the step is `newton`. It changes f by J newton there, which must
-        # not be counted twice, and outside by the components of the df beyond the dx.
+        # Within the span of the dx, the step is `newton` and changes f by J newton, which must not
+        # be counted twice. Outside the span, f changes by the components of the df.
         weights = np.zeros((2, self.size))
         weights[0, :m], weights[1, :m] = B @ (newton - r - J @ newton), B @ newton
         return weights[0], weights[1]

@@ -1,17 +1,19 @@
-"""Refine a selection by the components of the other variables.
+"""Refinement of a selection by the components of the other variables.
 
-The evidence of the papers selects variables by their variance. The refinement starts from such a
+The published evidence selects variables by their variance. The refinement starts from such a
 selection S and repeats two steps:
 
-1. R2(d) of each variable with the first d principal components of S without the variable itself
-   (`structure`). Columns are divided by their noise standard deviations, rows by their scales.
-2. The posterior probability of each variable (`inclusion`). The variables are ranked by their Bayes
-   factors. With f_1 and f_0 the densities of an active and an inactive variable, the evidence of
+1. Compute R2(d) of each variable given the first d principal components of the other variables in S
+  (`structure.leave_one_out`). Columns are divided by their noise standard deviations, rows by their
+  scales.
+2. Compute the posterior probability of each variable (`inclusion`), and rank the variables by their
+  Bayes factors. With f_1 and f_0 the densities of an active and an inactive variable, the evidence
+  of
    the first q variables is the product of f_1 over these and of f_0 over the others, times the
-   prior of a set of q variables. The q of largest evidence is the next S.
+   prior of a set of q variables. The set with the largest evidence is the next S.
 
-The evidence of all variables given the components of the others is a pseudo-likelihood [B75]. It
-compares the rounds, the initial selections and the numbers of components.
+The evidence of all variables given the components of the others is a pseudo-likelihood [B75]. It is
+the criterion for the rounds, the initial selections and the number of components.
 
 [B75]  J. Besag. Statistical analysis of non-lattice data. The Statistician 24, 1975.
 """
@@ -48,9 +50,9 @@ from .inclusion import (
 MAX_ROUNDS = 8
 FDR = 0.05  # false discovery rate of the variables whose components are counted
 REMAINING = 0.5  # proportion of the variables that a step of backward elimination retains
-# Backward elimination ends if the log evidence of this many steps is that much below the largest.
+# Backward elimination ends after N_POOR steps with log evidence MIN_DECREASE below the largest.
 N_POOR, MIN_DECREASE = 2, 10.0
-MAX_FAILURES = 2  # numbers of components without improvement that end the search
+MAX_FAILURES = 2  # number of dimensions without improvement after which the search ends
 SCALED_TOLERANCE = 1e-6  # relative difference of the variances of columns that were scaled
 MIN_MEMBERS = 2  # minimum number of variables whose components are computed
 _MIN_NOISE = 1e-12  # lower bound of noise variances, relative to the column
@@ -59,10 +61,10 @@ _MIN_NOISE = 1e-12  # lower bound of noise variances, relative to the column
 class EqualisedData(NamedTuple):
     """Data matrix with rows divided by their scales."""
 
-    op: Operator  # centred, in the unit of the data
+    op: Operator  # centred, in the units of the data
     standardised: StandardisedData  # the same with columns of equal variance
     squares: np.ndarray  # (p,) sums of squares of the columns of `op`
-    log_volume: float  # log of the factor by which densities decrease in the unit of the data
+    log_volume: float  # log of the factor by which densities are smaller in the units of the data
 
 
 class Refined(NamedTuple):
@@ -77,35 +79,35 @@ class Refined(NamedTuple):
 
     @property
     def relevance(self) -> np.ndarray:
-        """Relative R2 with the likelihood ratio 1 + Bayes factor, (p,)."""
+        """R2 at which the likelihood ratio is 1 + Bayes factor, relative, (p,)."""
         log_ratio = np.logaddexp(0.0, self.inclusion.log_bayes_factor)
         r2 = -np.expm1(-2.0 * log_ratio / self.explained.dof)
         return np.asarray(r2 / max(float(np.max(r2)), np.finfo(float).tiny))
 
     @property
     def n_selected(self) -> int:
-        """Number of variables of largest evidence, 0 if none is active."""
+        """Number of variables with the largest evidence; 0 if none is active."""
         return int(np.argmax(self.log_evidence))
 
     @property
     def selected(self) -> np.ndarray:
-        """Mask of the variables of largest evidence, (p,)."""
+        """Mask of the variables in the set of largest evidence, (p,)."""
         mask = np.zeros(self.order.size, dtype=bool)
         mask[self.order[: self.n_selected]] = True
         return mask
 
 
 class Refinement:
-    """Search for the variables that the components of the others explain.
+    """Search for variables explained by the components of the others.
 
     Parameters
     ----------
     op : Operator
         Centred data matrix.
     log_prior_odds : float
-        Term that is added to the log odds of each variable.
+        Term added to the log odds of each variable.
     report : callable
-        Progress that receives the log evidence of each round.
+        Function called with the log evidence of each round.
     """
 
     def __init__(
@@ -123,13 +125,13 @@ class Refinement:
         self.is_large = op.shape[0] * op.shape[1] > MAX_ENTRIES_EXHAUSTIVE
 
     def select_dimension(self) -> Refined | None:
-        """Select the number of components of largest evidence.
+        """Select the number of components with the largest evidence.
 
-        The search starts from the number of components of the variables with shared variance that
-        exceed white noise. It decreases the number, and ends after two numbers without improvement.
-        Returns None if no variables share variance. Under random signs, the tails of R2 become
-        heavier as more of a variable is explained. Numbers of components are therefore compared by
-        the exact distribution.
+        The search starts from the number of components above white noise of the variables with
+        shared variance. The number is decreased until two numbers in succession give no
+        improvement. The result is None if no variables share variance. Under random signs, the
+        tails of R2 become heavier as more of a variable is explained. Numbers of components are
+        therefore compared by the exact distribution.
         """
         shared, count = find_shared_components(self.data.standardised)
         if shared.sum() < MIN_MEMBERS:
@@ -153,7 +155,8 @@ class Refinement:
     def run(self, d: int, starts: list[np.ndarray]) -> Refined:
         """Repeat both steps from the best initial selection.
 
-        That is the one whose first round has the largest evidence. Returns the best round.
+        The best initial selection has the largest evidence after one round. The best round is
+        returned.
         """
         rounds = [
             self.evaluate(d, members, *self._initial_noise(members))
@@ -176,9 +179,9 @@ class Refinement:
         return best
 
     def eliminate(self, d: int) -> np.ndarray:
-        """Remove variables of small Bayes factors in steps, (p,).
+        """Remove variables with small Bayes factors in steps; return a mask, (p,).
 
-        Returns the selection of the step of largest evidence.
+        The result is the selection of the step with the largest evidence.
         """
         members = np.ones(self.data.squares.size, dtype=bool)
         noise, proportions = self._initial_noise(members)
@@ -224,7 +227,7 @@ def _evidence(refined: Refined) -> float:
 
 
 def find_shared_components(data: StandardisedData) -> tuple[np.ndarray, int]:
-    """Return the variables with shared variance, and count components."""
+    """Test the variables for shared variance, and count their components."""
     shared = select_shared_variables(data, FDR).selected
     return shared, count_components(data, shared)
 
@@ -258,8 +261,8 @@ def explain(
     r2 = compute_communalities(whitened, members, d)
     found = whitened.principal_components(members, d, FIT_TOLERANCE)
     d = min(d, found.eigenvalues.size)
-    # Without the correction for leverages of `null_distribution`: the less probable one of two
-    # distributions is used, and probabilities would be too small.
+    # The correction for leverages of `null_distribution` is omitted: because the less favourable of
+    # two distributions is used, probabilities would be too small.
     moments = common_flip_moments(data.op, squares, whitened.scores(found, d), d=np.array([d]))
     beta = beta_parameters(moments)  # Beta(d' / 2, (f' - d') / 2)
     d_flips = 2.0 * beta.explained[:, 0]

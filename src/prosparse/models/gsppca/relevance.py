@@ -1,11 +1,11 @@
 """Update of the prior variances of the loadings, with exact zeros.
 
-Row k of the loadings has the prior w_k ~ N(0, t_k I), and t_k = 0 removes variable k from the
-model. An EM update of t_k approaches zero slowly. With w_k integrated out, the optimal t_k is found
+Row k of the loadings has prior w_k ~ N(0, t_k I); t_k = 0 removes variable k from the model. EM
+updates of t_k converge to zero slowly. If w_k is integrated out, the optimal t_k can be computed
 directly ([FT02], for d = 1).
 
-On a GPU, every kernel launch and every transfer to CPU memory has a latency. The functions below
-therefore use few operations and transfer all summaries at once.
+On a GPU, every kernel launch and every transfer to CPU memory has a latency. The functions of this
+module therefore use few operations and transfer all summaries at once.
 
 [FT02]  A. Faul, M. Tipping. Analysis of sparse Bayesian learning. NeurIPS 2002.
 """
@@ -23,9 +23,9 @@ from ...data.arrays import Namespace, is_numpy, to_numpy
 
 MAX_ATTEMPTS = 60  # maximum number of step lengths that are tried; the last one is zero
 MAX_LOG_STEP = 2.0  # maximum change of log t in one update
-# Number of terms D whose product is taken before the logarithm, which costs as much as ten
-# multiplications. Each term is at least 1 / (1 + e t), and e t is far below 1e30. In single
-# precision, whose range ends at 1e38, it must be below 1e7.
+# Number of terms D that are multiplied before the logarithm, which costs as much as ten
+# multiplications. Each term is 1 / (1 + e t), where e t is far below 1e30. In single precision,
+# whose range ends at 1e38, e t must be below 1e7.
 PRODUCT_SIZE, SINGLE_PRODUCT_SIZE = 10, 5
 ROUNDING_FACTOR = 45.0  # rounding error of h_k, in units of epsilon
 
@@ -55,8 +55,8 @@ def update_variances(
 
         h_k(t) = 1/2 sum_j [ -log(1 + e_j t) + w_jk t / (1 + e_j t) ],   e = c a, w = c^2 g^2.
 
-    A variable leaves the model (t_k = 0) if h_k'(0) <= 0, h_k(t_k) <= 0, and the maximum that
-    Newton's method predicts from t_k is not positive either. It enters the model if h_k'(0) > 0.
+    A variable leaves the model (t_k = 0) if h_k'(0) <= 0, h_k(t_k) <= 0, and the maximum predicted
+    by Newton's method from t_k is not positive. It enters the model if h_k'(0) > 0.
 
     ``summarise`` maps the update to a tuple of numbers and small arrays, which are returned in CPU
     memory and in double precision, and to another object.
@@ -81,7 +81,7 @@ def update_variances(
     zero = xp.zeros_like(h)
     leaving = (xp.maximum(slope, xp.maximum(h, predicted)) <= 0) & ~convex_increasing
     t, h = xp.where(leaving, zero, t), xp.where(leaving, zero, h)
-    # Where h is convex, the absolute curvature turns Newton's step into an ascent direction.
+    # If h is convex, the absolute curvature makes Newton's step an ascent direction.
     limit = xp.full_like(h, MAX_LOG_STEP)
     log_step = gradient / abs_curvature
     log_step = xp.maximum(xp.minimum(log_step, limit), -limit)
@@ -99,7 +99,7 @@ def update_variances(
         T = trial * (ones @ wD)
         decreased = 0.5 * (log_D + T) < threshold
         last = attempt == MAX_ATTEMPTS - 1
-        # On a GPU this check would cost a transfer; there it is part of the summaries.
+        # On a GPU, this check would require a transfer and is part of the summaries instead.
         if not last and is_numpy(h) and bool(xp.any(decreased)):
             trial = backtrack(trial, decreased, attempt)
             continue
@@ -139,7 +139,7 @@ def _sum_logs(D: Array, xp: Namespace) -> Array:
     """Return the column sums of log D, computed as logarithms of products."""
     d, p = D.shape
     max_size = PRODUCT_SIZE if D.dtype == xp.float64 else SINGLE_PRODUCT_SIZE
-    # A divisor of d avoids a shorter last product.
+    # If the size divides d, no product is shorter.
     size = next((size for size in range(max_size, max_size // 2, -1) if d % size == 0), max_size)
     whole = d // size * size
     log_D = xp.sum(xp.log(xp.prod(xp.reshape(D[:whole, :], (-1, size, p)), axis=1)), axis=0)

@@ -1,8 +1,8 @@
-"""Solve GSPPCA: rank variables, compare cardinalities, fit components.
+"""Algorithm of GSPPCA: ranking, comparison of cardinalities, components.
 
-The relaxed model ranks the variables (`model`), and the evidence along the ranking determines their
-number (`evidence`). The components of the other variables refine the selection (`refinement`). PCA
-on the selected columns gives the components.
+The relaxed model ranks the variables (`model`), and the evidence along the ranking determines how
+many are selected (`evidence`). The selection is refined by the components of the other variables
+(`refinement`). PCA on the selected columns gives the components.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from .refinement import FDR, Refined, Refinement, find_shared_components
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
 ModelPrior = Literal["uniform", "sparse"]
 
-N_EIGENVALUES = 50  # number of eigenvalues of a matrix too large for all of them
+N_EIGENVALUES = 50  # number of eigenvalues computed if the matrix is too large for all
 # Minimum number of loadings for which single precision saves time.
 MIN_LOADINGS_SINGLE = 2**16
 # Maximum number of entries of a single-precision copy (64 MiB), used in early iterations.
@@ -99,7 +99,7 @@ class Solution(NamedTuple):
 
     selection: SelectedVariables
     components: Array  # (d, q) orthonormal rows, on the selected variables
-    variances: np.ndarray  # (d,) along them
+    variances: np.ndarray  # (d,) along the components
     explained_proportions: np.ndarray  # (d,) of the total variance
     active_noise: float  # variance of the selected variables around the components
     diagnostics: list[Diagnostic]
@@ -180,11 +180,10 @@ def is_counted(options: Options) -> bool:
 
 
 def count_factors(op: Operator, options: Options) -> tuple[Spectrum, int, bool]:
-    """Return the spectrum, the number of components, and whether any was found.
+    """Compute the spectrum, the number of components, and whether any exists.
 
-    "auto" does not count eigenvalues of the data: with unequal noise they exceed white noise even
-    if the columns share no variance. It selects columns with shared variance and counts their
-    components.
+    With unequal noise, eigenvalues of the data exceed white noise even if the columns share no
+    variance. "auto" therefore selects columns with shared variance and counts their components.
     """
     d, found = options.n_components, True
     if is_counted(options) and op.shape[0] > MIN_DOF:
@@ -197,7 +196,7 @@ def count_factors(op: Operator, options: Options) -> tuple[Spectrum, int, bool]:
 
 
 def check_dimension(parts: Spectrum, d: int | Literal["auto"], options: Options) -> int:
-    """Return the number of components, checked against data and cardinality."""
+    """Check the number of components against the data and the cardinality."""
     p, q = parts.op.shape[1], options.n_features_to_select
     d = resolve_dimension(d, parts, q, white_noise(parts, options))
     if q is not None and not d <= q <= p:
@@ -214,7 +213,7 @@ def white_noise(parts: Spectrum, options: Options) -> float | None:
 
 
 def select_variables(op: Operator, parts: Spectrum, d: int, options: Options) -> SelectedVariables:
-    """Rank the variables with d components and select how many by the evidence."""
+    """Rank the variables with d components and select the best cardinality."""
     run = fit_relaxed(parts, d, options)
     empty = run.reason is StopReason.EMPTY_MODEL
     order = rank_by_variance(parts, d) if empty else rank_variables(run.state.t, run.state.slope)
@@ -234,7 +233,7 @@ def select_variables(op: Operator, parts: Spectrum, d: int, options: Options) ->
 
 
 def path_inclusion(order: np.ndarray, q: np.ndarray, log_evidence: np.ndarray) -> np.ndarray:
-    """Return the posterior probability of variables along a ranking."""
+    """Compute inclusion probabilities from the evidence along a ranking."""
     weights = np.zeros(order.size)
     np.add.at(weights, q - 1, np.exp(log_evidence - logsumexp(log_evidence)))
     probability = np.empty(order.size)
@@ -243,9 +242,9 @@ def path_inclusion(order: np.ndarray, q: np.ndarray, log_evidence: np.ndarray) -
 
 
 def rank_by_variance(parts: Spectrum, d: int) -> np.ndarray:
-    """Rank variables by variance, and equal ones by d principal components.
+    """Rank variables by variance, and ties by d principal components.
 
-    This order replaces that of an empty relaxed model, which depends on the path of iterations.
+    This ranking replaces that of an empty relaxed model, which depends on the path of iterations.
     """
     squares = to_numpy(parts.op.column_squares())
     explained = to_numpy(parts.directions(d) ** 2 @ parts.eigenvalues[:d])
@@ -256,8 +255,8 @@ def rank_by_variance(parts: Spectrum, d: int) -> np.ndarray:
 def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[FactorState]:
     """Fit the relaxed model.
 
-    The iterations alternate between q(W) and q(Y). The smaller of the two is accelerated: q(Y) if
-    the data matrix has at most as many rows as columns.
+    The iterations alternate between q(W) and q(Y). The smaller of the two is accelerated, that is,
+    q(Y) if the data matrix has at most as many rows as columns.
     """
     op, xp, n, p = parts.op, parts.op.xp, parts.n, parts.op.shape[1]
     total, epsilon = float(xp.sum(op.column_squares())), op.epsilon
@@ -296,12 +295,12 @@ def single_precision_copy(op: Operator, d: int) -> Operator | None:
 def inactive_noise(
     parts: Spectrum, squares: np.ndarray, d: int, relaxed: float, options: Options
 ) -> float:
-    """Return the variance of inactive variables, at worst ``relaxed``."""
+    """Estimate the variance of inactive variables."""
     # The variance of scaled columns is known. Residuals of active columns would bias an estimate.
     kind = "median" if options.scale else options.noise
     noise = noise_variance(kind, to_numpy(parts.eigenvalues), squares, parts.n, d)
     floor = min_noise(parts)
-    # If d components fit exactly, use the noise variance of the relaxed model.
+    # If d components fit exactly, ``relaxed``, the noise variance of that model, is used.
     return noise if noise > floor else max(relaxed, floor)
 
 
@@ -319,7 +318,7 @@ def compare_cardinalities(
 def diagnose(
     op: Operator, parts: Spectrum, selection: SelectedVariables, options: Options, found: bool
 ) -> list[Diagnostic]:
-    """Return the diagnostics; ``found`` is whether the test found structure."""
+    """Return the diagnostics; ``found`` states whether the test found structure."""
     if selection.run.reason is StopReason.EMPTY_MODEL:
         return [empty_model()]
     if not found:

@@ -1,18 +1,18 @@
-"""Newton steps of the factors out of their current span.
+"""Newton steps of the factors, orthogonal to their current span.
 
 The columns of Y span d directions of the n-dimensional sample space. Variational iterations change
-this span slowly: they rotate its weakest directions towards others of nearly equal strength. Let u
-be a unit vector orthogonal to the span, and j a direction in the basis Q (see `model`). With t and
-sigma2 fixed, the bound has the second derivative
+this span slowly, because they rotate its weakest directions towards others of nearly equal
+strength. Let u be a unit vector orthogonal to the span, and j a direction in the basis Q (see
+`model`). With t and sigma2 fixed, the bound has the second derivative
 
     -P_jj + c^2 sum_k S_jk (u'x_k)^2,        P = I + c E[W'W],
 
-along u e_j', because Y'u = 0 changes A = E[Y'Y] in second order only. A variational iteration uses
-the first term alone, which guarantees ascent. In the basis Q the matrix P is nearly diagonal.
-Newton's step is therefore 1 / (1 - r) times as long, where r is the ratio of the second term to
-P_jj. The S_jk of different j are nearly proportional, so that one basis u_1, u_2, ... of the
-orthogonal complement makes the Hessian nearly diagonal for all j. At a saddle r exceeds 1; the
-absolute value of 1 - r then gives a step that leads away from it.
+along u e_j', because Y'u = 0 changes A = E[Y'Y] only in second order. A variational iteration uses
+the first term alone, which guarantees ascent. In the basis Q, the matrix P is nearly diagonal.
+Newton's step is therefore 1 / (1 - r) times as long as the plain step, where r is the ratio of the
+second term to P_jj. The S_jk of different j are nearly proportional, so that one basis u_1, u_2,
+... of the orthogonal complement makes the Hessian nearly diagonal for all j. At a saddle, r exceeds
+1; with the absolute value of 1 - r, the step leads away from the saddle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from ...data import Array
 from ...data.arrays import from_numpy, to_numpy
 
-MAX_DIRECTIONS = 8  # maximum number of directions, the weakest ones, which converge slowly
+MAX_DIRECTIONS = 8  # maximum number of directions; the weakest, which converge slowly, are used
 MAX_LENGTH = 20.0  # maximum length of Newton's step, relative to the plain step
 # Minimum of the largest ratio r in the first iteration. If all ratios are smaller, plain steps
 # converge fast, and Newton steps are not computed.
@@ -45,7 +45,7 @@ class Curvature(NamedTuple):
 
 
 def projection_coefficients(YY: np.ndarray, YF: np.ndarray) -> np.ndarray:
-    """Return C (d, d) for which F - Y C is orthogonal to the columns of Y."""
+    """Compute C (d, d) such that F - Y C is orthogonal to the columns of Y."""
     ridge = max(RELATIVE_RIDGE * float(np.trace(YY)), 1e-300) * np.eye(YY.shape[0])
     C: np.ndarray = np.linalg.solve(YY + ridge, YF)
     return C
@@ -54,7 +54,7 @@ def projection_coefficients(YY: np.ndarray, YF: np.ndarray) -> np.ndarray:
 def newton_correction(
     orthogonal: Array, curvature: Curvature, multiply_columns: Callable[[np.ndarray], Array]
 ) -> tuple[np.ndarray, float]:
-    """Return the difference of Newton's and the plain step, and the largest r.
+    """Compute the difference between Newton's and the plain step, and max r.
 
     ``orthogonal`` (n, d) is the part of the plain step that is orthogonal to the span of Y.
     ``multiply_columns`` maps B (d, m) to (orthogonal B)' X. Newton's step adds ``orthogonal @

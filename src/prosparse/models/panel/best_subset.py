@@ -1,17 +1,17 @@
-"""Best set of q variables by branch and bound.
+"""Branch-and-bound search for the best panel of q variables.
 
-Given the included variables I, let R be the residual covariance of the candidates F and B their
-residual covariance with the common parts of all variables. The candidates P then gain
+Given the included variables I, let R be the residual covariance of the candidates F, and B their
+residual covariance with the common parts of all variables. A set P of candidates adds the gain
 
     tr(R_PP^-1 B_P B_P'),
 
 the sum of the gains of `greedy` over single additions. Two bounds hold for all P of k candidates.
-First, P spans k dimensions, so that its gain is at most the sum of the k largest eigenvalues of
-(B_F B_F', R_FF). Second, a candidate outside P is predicted at most as well as by all other
-candidates; all candidates together gain tr(R_FF^-1 B_F B_F'), and each one outside P loses at least
-what it contributes to its own common part.
+First, P spans k dimensions, so that its gain is at most the sum of the k largest generalised
+eigenvalues of (B_F B_F', R_FF). Second, P predicts a candidate outside P at most as well as all
+other candidates do. All candidates together gain tr(R_FF^-1 B_F B_F'); each candidate outside P
+reduces this gain by at least its contribution to its own common part.
 
-Nodes with the largest bounds are examined first, many at a time.
+Batches of the nodes with the largest bounds are examined first.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .factors import FactorModel
 from .greedy import Constraints
 
 MAX_COLUMNS = 30  # maximum number of columns for which the search takes seconds
-MAX_NODES = 20_000  # maximum number of nodes; then the bound is that of the open nodes
+MAX_NODES = 20_000  # maximum number of nodes; the search then returns the bound of the open nodes
 _BATCH = 128  # nodes examined at a time
 _TOLERANCE = 1e-9  # relative differences of gains that are rounding errors
-_MIN_VARIANCE = 1e-9  # proportion of the variance below which a candidate is known already
+_MIN_VARIANCE = 1e-9  # residual proportion of variance below which a candidate is redundant
 
 
 class BestSubset(NamedTuple):
-    """Best set that was found, and an upper bound for its size."""
+    """Best panel found, and an upper bound of the gain of panels of its size."""
 
     variables: np.ndarray  # (q,)
     gain: float
@@ -40,7 +40,7 @@ class BestSubset(NamedTuple):
 
 
 class _Nodes(NamedTuple):
-    """Nodes of the search; b of them, p variables."""
+    """Batch of b nodes of the search, for p variables."""
 
     R: np.ndarray  # (b, p, p) residual covariance given the included variables
     B: np.ndarray  # (b, p, p) residual covariance with the common parts
@@ -58,19 +58,7 @@ def find_best_subset(
 ) -> BestSubset:
     """Find the variables with the largest reconstruction gain.
 
-    Parameters
-    ----------
-    model : FactorModel
-    constraints : Constraints
-        Included and allowed variables; costs and bundles are not considered.
-    start : int ndarray of shape (q,)
-        Variables to improve upon; the result has the same number.
-    max_nodes : int, default=MAX_NODES
-        Maximum number of nodes.
-
-    Returns
-    -------
-    BestSubset
+    The result has as many variables as ``start``. Costs and bundles are not considered.
     """
     common = model.W @ model.W.T
     covariance = common + np.diag(model.psi)
@@ -149,9 +137,9 @@ def _include(nodes: _Nodes, variables: np.ndarray) -> _Nodes:
 
 
 def _complete(nodes: _Nodes, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Complete each node greedily; return the members, (b, p), and their gains.
+    """Complete each node greedily; return the sets, (b, p), and their gains.
 
-    Nodes with too few candidates have the gain -inf.
+    Nodes with too few candidates have gain -inf.
     """
     gains = np.full(nodes.gain.size, -np.inf)
     members = nodes.is_included.copy()
@@ -192,11 +180,11 @@ def _examine(nodes: _Nodes, count: int, variances: np.ndarray) -> tuple[np.ndarr
     rows = np.arange(gain.size)
     padded = np.concatenate([np.zeros((gain.size, 1)), np.cumsum(eigenvalues, axis=1)], axis=1)
     by_dimension = padded[rows, np.minimum(n_left, variances.size)]
-    # What each candidate contributes to its own common part, given all other candidates.
+    # Contribution of each candidate to its own common part, given all other candidates.
     precision = np.sum(root**2, axis=1)
     own = np.einsum("bki,bki->bi", root, Y) ** 2 / precision
     own = np.sort(np.where(is_useful, own, 0.0), axis=1)
-    # Columns that are not candidates come first, as zeros.
+    # Columns that are not candidates come first and are zero.
     n_lost = np.maximum(is_useful.sum(axis=1) - n_left, 0)
     losses = np.concatenate([np.zeros((gain.size, 1)), np.cumsum(own, axis=1)], axis=1)
     n_zeros = variances.size - is_useful.sum(axis=1)

@@ -4,17 +4,18 @@ The interval of variable j in row i is the prediction plus or minus c_j g_i. The
 
     g_i = (x_P' S^-1 x_P / q)^(b/2)
 
-follows from the panel of the row: rows whose q panel variables are far from their means, relative
-to their covariance S, have larger errors. The exponent b, between 0 and 1, is the slope of the
-logarithm of the mean squared error of a row. The width c_j is a quantile of the absolute errors of
-calibration rows, divided by g_i: the k-th smallest of m, k = ceil((m + 1) coverage). If `fit` has
-not used the calibration rows, the interval covers a new row with at least this probability for any
-distribution (Vovk, Gammerman & Shafer 2005; Lei et al. 2018).
+follows from the panel of the row: rows whose q panel variables x_P are far from their means,
+relative to the covariance S, have larger errors. The exponent b, between 0 and 1, is the slope of
+the logarithm of the mean squared error of a row. The width c_j is the k-th smallest of the m
+absolute errors of the calibration rows, divided by g_i, with k = ceil((m + 1) coverage). If `fit`
+has not used the calibration rows, the interval covers a new row with at least this probability for
+any distribution (Vovk, Gammerman & Shafer 2005; Lei et al. 2018).
 
 Some rows have larger errors than others. For each variable, the rows are divided into fifths by the
-mean squared error of *the other* variables. The error of the variable itself would select the
-entries that its interval misses. All widths are multiplied by the smallest factor, at least 1, with
-which the last fifth is covered with probability 1 - 1.6 (1 - coverage): 92 % for intervals of 95 %.
+mean squared error of *the other* variables. Division by the error of the variable itself would
+select the entries that its interval misses. All widths are multiplied by the smallest factor, at
+least 1, that covers the last fifth with probability 1 - 1.6 (1 - coverage): 92 % for intervals of
+95 %.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ...data import Operator
 from .factors import FactorModel
 from .folds import Fold, dense_columns
 from .heldout_r2 import posterior_weights
+from .missing_values import missing_patterns
 
 MAX_ROWS = 2_000  # maximum number of held-out rows that calibrate the intervals
 _MAX_ENTRIES = 2e7  # of the columns that are processed at a time
@@ -35,11 +37,11 @@ _ROUNDING = 1e-9  # rounding error of a rank
 WORST_ROWS = 1.6  # maximum error rate of the rows with the largest errors, relative to all
 N_ROW_GROUPS = 5  # groups of rows by their error
 _MAX_SAMPLED_COLUMNS = 400  # columns that determine the dependence on the row
-_MIN_DISTANCE = 0.05  # smaller mean squares of the panel do not narrow the intervals
+_MIN_DISTANCE = 0.05  # smaller panel distances do not narrow the intervals further
 
 
 class Calibration(NamedTuple):
-    """Widths and coverage of the intervals, and errors of the R2."""
+    """Widths and coverage of the intervals, and standard errors of the R2."""
 
     width: np.ndarray  # (p,) c
     exponent: float  # b
@@ -57,22 +59,14 @@ def panel_distance(values: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     Missing values (NaN) are ignored, also in q.
     """
     is_missing = np.isnan(values)
-    if not is_missing.any():
-        return _distance(values, covariance)
     distance = np.ones(values.shape[0])
-    patterns, number = np.unique(is_missing, axis=0, return_inverse=True)
-    for k, missing in enumerate(patterns):
-        rows, observed = np.flatnonzero(number.ravel() == k), np.flatnonzero(~missing)
-        if observed.size:
-            part = covariance[np.ix_(observed, observed)]
-            distance[rows] = _distance(values[np.ix_(rows, observed)], part)
+    complete = np.flatnonzero(~is_missing.any(axis=1)), np.zeros(values.shape[1], dtype=bool)
+    for rows, missing in (complete, *missing_patterns(is_missing)):
+        observed = np.flatnonzero(~missing)
+        if observed.size and rows.size:
+            x, S = values[np.ix_(rows, observed)], covariance[np.ix_(observed, observed)]
+            distance[rows] = np.sum(x * np.linalg.solve(S, x.T).T, axis=1) / observed.size
     return distance
-
-
-def _distance(values: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    return np.asarray(
-        np.sum(values * np.linalg.solve(covariance, values.T).T, axis=1) / values.shape[1]
-    )
 
 
 def row_factor(distance: np.ndarray, exponent: float) -> np.ndarray:
@@ -91,7 +85,7 @@ def fit_exponent(errors: np.ndarray, distance: np.ndarray) -> float:
 
 
 def min_calibration_rows(coverage: float) -> int:
-    """Return the number of scores that the coverage requires."""
+    """Return the minimum number of scores for a given coverage."""
     return int(np.ceil(coverage / (1.0 - coverage) - _ROUNDING))
 
 
@@ -109,7 +103,7 @@ def conformal_quantile(scores: np.ndarray, coverage: float) -> np.ndarray:
 
 
 class Intervals(NamedTuple):
-    """Intervals of some columns, and the errors that they cover."""
+    """Interval widths of some columns, and errors relative to these widths."""
 
     width: np.ndarray  # (k,)
     ratios: np.ndarray  # (m, k) errors relative to the width without the fold of the row
@@ -151,8 +145,9 @@ def order_by_error(errors: np.ndarray, distance: np.ndarray) -> np.ndarray:
 def widening(ratios: np.ndarray, fifth: np.ndarray, coverage: float) -> float:
     """Compute the factor by which intervals are widened, at least 1.
 
-    ``ratios`` and ``fifth``, (m, k), are those of `Intervals` and `order_by_error`. With the factor
-    the intervals miss at most `WORST_ROWS` times as many entries as allowed in the last fifth.
+    ``ratios`` and ``fifth``, (m, k), are those of `Intervals` and `order_by_error`. With this
+    factor, the error rate of the intervals in the last fifth is at most `WORST_ROWS` (1 -
+    ``coverage``).
     """
     worst = ratios[fifth == N_ROW_GROUPS - 1]
     proportion = max(1.0 - WORST_ROWS * (1.0 - coverage), 0.0)
@@ -169,23 +164,9 @@ def calibrate_on_folds(
 ) -> Calibration:
     """Calibrate the intervals on the held-out rows of all folds.
 
-    Parameters
-    ----------
-    op : Operator
-    folds : list of Fold
-        Folds that hold out each row at most once.
-    models : list of FactorModel
-        Models of the training rows of each fold.
-    panel : int ndarray of shape (q,)
-    coverage : float
-        Probability with which an interval covers a value.
-    seed : int
-        Seed of the sample of columns that determines the dependence on the row.
-
-    Returns
-    -------
-    Calibration
-        Widths are zero for variables of the panel.
+    The folds hold out each row at most once, and ``models`` are those of their training rows.
+    ``seed`` determines the sample of columns from which the exponent is estimated. Widths are zero
+    for variables of the panel.
     """
     p = op.shape[1]
     n_rows = max(MAX_ROWS // len(folds), 1)

@@ -1,7 +1,7 @@
 """Factor models of all rows and of the training rows of each fold.
 
-The held-out rows of the folds measure the common variances and the communalities of the models
-(`folds`, `factors`).
+The common variances and communalities of the models are estimated in the held-out rows (`folds`,
+`factors`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def cross_validate(
     if n_repeats is None:
         n_repeats = count_repeats(op, codes, n_folds)
     splits = [split_rows(all_rows, n_folds, codes, seed + repeat) for repeat in range(n_repeats)]
-    # Components of all rows are a start for those of the folds.
+    # The components of all rows are the initial values for those of the folds.
     whole, *folds = decompose_folds(op, [Split(all_rows, ~all_rows), *splits[0]])
     for others in splits[1:]:
         folds += decompose_folds(op, others)
@@ -88,9 +88,9 @@ def cross_validate(
 def count_repeats(op: Operator, codes: np.ndarray | None, n_folds: int) -> int:
     """Return the number of repetitions of cross-validation.
 
-    Small tables allow many repetitions.
+    Cross-validation is repeated for small tables only.
 
-    Folds that hold out one group each are not random.
+    Folds that each hold out one group are not random and are not repeated.
     """
     n, p = op.shape
     is_fixed = codes is not None and can_hold_out_groups(codes) and codes.max() < n_folds
@@ -145,8 +145,9 @@ def fold_model_tasks(
     """Return tasks that estimate a model for each fold without its held-out rows.
 
     With few rows and many columns, communalities overfit the rows in which they are measured. All
-    estimates are then repeated in the training rows. Otherwise communalities come from the other
-    folds: their models have used these rows, which is negligible if there are many rows.
+    estimates are then repeated in the training rows. Otherwise, communalities come from the other
+    folds. Their models have used the held-out rows, but the effect is negligible if there are many
+    rows.
     """
     numbers = range(len(cross_validated.folds))
     if not has_few_rows(op):

@@ -25,7 +25,7 @@ from .estimator import Panel
 
 
 def explain_recovery(model: VariableSelector, path: ModelPath | None, n_selected: int) -> str:
-    """State the held-out R2 of the panel, relative to that of all variables."""
+    """Report the held-out R2 of the panel, relative to that of all variables."""
     relative = float(to_numpy(model.relative_r2_path_)[n_selected - 1])
     if relative >= 1.0:
         return "they explain as much held-out variance of the others as all variables together"

@@ -21,7 +21,7 @@ from .._base import SparseProjection, seed_of
 from .markers import add_markers, label_rows
 from .model import Options, solve
 from .new_rows import NewRows, find_columns, validate_some_columns
-from .parameters import ColumnLimits, ColumnNames, build_constraints, check_parameters
+from .parameters import ColumnNames, build_constraints, check_parameters
 from .prediction import (
     FittedPanel,
     calibrate_intervals,
@@ -40,17 +40,17 @@ _MIN_COMMUNALITY = 0.05  # a warning is issued if all communalities are smaller
 class Panel(SparseProjection):
     """Selection of a small panel of variables that predicts all others.
 
-    Variables are selected greedily: each maximises the gain given the variables already selected,
-    so that the panel contains few redundant variables. Among variables with similar gains, the one
-    with the larger variance is preferred; standardise ``X`` if the units are not comparable. The
-    prediction of all other variables is evaluated in held-out rows, with panels selected without
-    these rows.
+    Variables are selected greedily. Each one maximises the explained variance given the variables
+    already selected, so that the panel contains few redundant variables. Among variables with
+    similar gains, the one with the larger variance is preferred; standardise ``X`` if the units are
+    not comparable. Prediction of the other variables is evaluated in held-out rows, with panels
+    selected without these rows.
 
     Parameters
     ----------
     n_features_to_select : int or None, default=None
-        Number of variables to select. None selects the smallest panel whose prediction of all other
-        variables in held-out rows is within one standard error of ``target_recovery``.
+        Number of variables to select. None selects the smallest panel whose ``relative_r2_path_``
+        is within one standard error of ``target_recovery``.
     target_recovery : float, default=0.9
         Target of ``relative_r2_path_``, between 0 and 1. Not used if ``n_features_to_select`` is
         given.
@@ -73,8 +73,8 @@ class Panel(SparseProjection):
     max_total : float or None, default=None
         Maximum sum of the means of the selected variables, the total signal of the panel.
     markers_per_label : int, default=0
-        Number of markers of each label that the panel contains at least, for example of each cell
-        type. Markers have their largest mean in the label. Requires ``labels`` in ``fit``.
+        Minimum number of markers of each label, such as a cell type. The mean of a marker is
+        largest in the rows of its label. Requires ``labels`` in ``fit``.
     counts : bool, default=False
         Whether ``X`` contains counts (molecules of genes, words, species). Counts are replaced by
         the square roots of the proportions of their row, which stabilises the variance, and are not
@@ -98,28 +98,28 @@ class Panel(SparseProjection):
     heldout_r2_path_std_ : ndarray of shape (n_sizes,)
         Standard deviation of ``heldout_r2_path_`` over the folds.
     relative_r2_path_ : ndarray of shape (n_sizes,)
-        Variance of the other variables predicted in held-out rows by these panels, relative to
-        their prediction from all variables. Compared with ``target_recovery``.
+        Held-out R2 of these panels for the variables outside the panel, relative to the R2 of
+        prediction from all variables. The quantity compared with ``target_recovery``.
     relative_r2_path_std_ : ndarray of shape (n_sizes,)
         Standard error of ``relative_r2_path_``.
     n_selected_range_ : int ndarray of shape (2,)
         Smallest sizes whose relative R2, plus and minus two standard errors, reaches
         ``target_recovery``. Both are ``n_selected_`` if ``n_features_to_select`` is given.
     bound_path_ : ndarray of shape (n_sizes,)
-        Upper bound of the criterion for any 1, 2, ... variables.
+        Upper bound of the criterion over all sets of 1, 2, ... variables.
     criterion_path_ : ndarray of shape (n_sizes,)
         Criterion of the first 1, 2, ... variables of the greedy selection. Swaps of variables may
-        increase it further.
+        increase the criterion further.
     optimality_gap_ : float
         One minus the criterion of the panel, relative to an upper bound for any panel of its size;
         0 if the panel is certified optimal. With at most 30 columns, equal costs and no bundles
         the search is exact.
     empirical_weight_ : float
-        Weight of the empirical covariance in the covariance that guides the selection; the factor
-        model has the remaining weight. It is selected by held-out R2.
+        Weight of the empirical covariance in the covariance used for the selection; the factor
+        model has the remaining weight. The weight maximises held-out R2.
     attainable_r2_ : float
-        Proportion of the variance of a variable that all others predict in held-out rows, averaged
-        over the variables.
+        Mean over the variables of the proportion of variance that all others predict in held-out
+        rows.
     heldout_r2_ : ndarray of shape (n_features_in_,)
         Proportion of the variance of each variable that the panel predicts in held-out rows; 1 for
         variables of the panel.
@@ -131,7 +131,7 @@ class Panel(SparseProjection):
     communality_ : ndarray of shape (n_features_in_,)
         Proportion of the variance of each variable that all others predict in held-out rows.
     proxy_ : int ndarray of shape (n_features_in_,)
-        Position of the selected variable that is the proxy of each variable; -1 for variables that
+        Position of the selected variable that best represents each variable; -1 for variables that
         the panel predicts poorly.
     components_ : ndarray of shape (n_components_, n_features_in_)
         Weights that map centred rows to scores; exact zeros for variables outside the panel.
@@ -144,27 +144,27 @@ class Panel(SparseProjection):
     explained_variance_ratio_ : ndarray of shape (n_components_,)
         Expected variances of the scores as proportions of the variance of all variables.
     unmeasured_std_ : ndarray of shape (n_features_in_,)
-        Standard deviations of the prediction errors in held-out rows, see ``predict_unmeasured``.
+        Standard deviations of the prediction errors in held-out rows (see ``predict_unmeasured``).
     interval_width_ : ndarray of shape (n_features_in_,)
-        Half widths of the prediction intervals in an average row; zero for variables of the panel.
+        Half widths of the prediction intervals in a row whose panel has average distance from the
+        mean; zero for variables of the panel.
     heldout_coverage_ : ndarray of shape (n_features_in_,)
-        Proportion of the held-out values of each variable that lie in its interval, calibrated
-        without their fold; 1 for variables of the panel.
+        Proportion of the held-out values of each variable in its interval, calibrated without the
+        fold of the value; 1 for variables of the panel.
     heldout_coverage_by_error_ : ndarray of shape (5,)
-        Proportion in fifths of the rows, in the order of the prediction errors of the other
-        variables of the row.
+        Coverage in fifths of the rows, ordered by the prediction errors of the other variables.
     heldout_coverage_by_group_ : dict
-        Proportion in the rows of each group; empty without groups.
+        Coverage in the rows of each group; empty without groups.
     interval_exponent_ : float
-        Exponent, between 0 and 1, by which the intervals widen with the distance of the panel of a
-        row from the mean.
+        Exponent, between 0 and 1, of the relation between the interval width of a row and the
+        distance of its panel from the mean.
     r2_per_variable_ : ndarray of shape (n_features_in_, 3)
-        ``heldout_r2_`` with lower and upper limits of its 95 % confidence intervals.
+        ``heldout_r2_``, and the lower and upper limits of its 95 % confidence intervals.
     panel_covariance_ : ndarray of shape (n_selected_, n_selected_)
-        Covariance of the scaled variables of the panel, in the order of the columns of ``X``, from
-        which missing values are predicted.
+        Covariance of the scaled variables of the panel, in the order of the columns of ``X``; used
+        to predict missing values.
     marker_of_ : ndarray of str, shape (n_features_in_,)
-        Label of which a selected variable is a marker; otherwise empty.
+        Label of which a variable was selected as a marker; otherwise empty.
     column_mean_ : ndarray of shape (n_features_in_,)
         Means of the columns in the units of ``X``.
     relevance_ : ndarray of shape (n_features_in_,)
@@ -173,7 +173,7 @@ class Panel(SparseProjection):
         Ranks, 1 for the first variable of the panel. Variables outside the panel follow, by
         decreasing communality.
     mean_ : ndarray of shape (n_features_in_,)
-        Means of the columns; of the square roots, if ``counts=True``.
+        Means of the columns, or of the square roots if ``counts=True``.
     scale_ : ndarray of shape (n_features_in_,)
         Standard deviations of the columns; ones if ``counts=True``.
     varying_ : bool ndarray of shape (n_features_in_,)
@@ -279,17 +279,17 @@ class Panel(SparseProjection):
         ----------
         X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features), or a list
             Data matrix, or a list with one data matrix per study. Data frames are reduced to the
-            columns that all studies have. Dense data may contain missing values (NaN), which are
+            columns common to all studies. Dense data may contain missing values (NaN), which are
             replaced by draws from their distribution given the observed values of the row.
         y : None
             Ignored; present for compatibility with scikit-learn.
         groups : array-like of shape (n_samples,) or None, default=None
             Group labels of the rows (donors, batches, studies). Columns are centred within groups,
             which removes differences between groups. Cross-validation holds out whole groups, so
-            that held-out R2 refers to new groups, around their own means. If a group has more than
-            two thirds of the rows, rows are held out instead.
+            that held-out R2 refers to deviations from the mean in new groups. If a group has more
+            than two thirds of the rows, rows are held out instead.
         labels : array-like of shape (n_samples,) or None, default=None
-            Labels of the rows, such as cell types, of which ``markers_per_label`` markers are
+            Labels of the rows, such as cell types. ``markers_per_label`` markers of each are
             selected.
 
         Returns
@@ -310,9 +310,8 @@ class Panel(SparseProjection):
             labelled = label_rows(labels, table.shape[0], self.markers_per_label)
             seed, names = seed_of(self.random_state), self._names()
             data = prepare(table, rows, self.counts, seed, names)
-            limits = ColumnLimits.from_parameters(self.get_params(deep=False))
             varying = to_numpy(data.columns.varying)
-            constraints = build_constraints(limits, names, varying, data.means)
+            constraints = build_constraints(self.get_params(deep=False), names, varying, data.means)
             constraints, self.marker_of_ = add_markers(
                 data.op, data.columns, labelled, self.markers_per_label, constraints
             )
@@ -488,9 +487,9 @@ class Panel(SparseProjection):
         Parameters
         ----------
         X : array-like, sparse matrix or DataFrame
-            All columns of ``fit``, or a data frame with those of the panel, which are found by
-            name, in any order. Missing values of the panel are replaced by conditional
-            expectations; those of other columns are ignored.
+            All columns of ``fit``, or a data frame with the columns of the panel, which are matched
+            by name. Missing values of panel variables are replaced by conditional expectations;
+            those of other columns are ignored.
 
         Returns
         -------
@@ -512,8 +511,8 @@ class Panel(SparseProjection):
         Parameters
         ----------
         X : array-like, sparse matrix or DataFrame
-            New rows with all columns of ``fit``, or with those of the panel, as in ``transform``;
-            rows of ``fit`` give an optimistic score.
+            New rows with all columns of ``fit``, or only the columns of the panel, as in
+            ``transform``. Rows of ``fit`` give an optimistic score.
         y : None
             Ignored; present for compatibility with scikit-learn.
         groups : array-like of shape (n_samples,) or None, default=None
@@ -525,10 +524,9 @@ class Panel(SparseProjection):
         float
             1 minus the squared error of predicting the variables outside the panel, relative to the
             sum of squares of all variables around the means of ``fit``, or of their group. Except
-            for counts, variables are divided by their standard deviations in ``fit``. A variable
-            whose standard deviation in ``X`` is more than twice as large counts as if it were twice
-            as large.
-            Entries that are missing contribute the squares that are expected by the model.
+            for counts, variables are divided by their standard deviations in ``fit``. A standard
+            deviation in ``X`` that is more than twice as large counts as twice as large. Missing
+            entries contribute the expected squares under the model.
         """
         rows = self._new_rows(X)
         fitted = rows.fitted
@@ -573,8 +571,8 @@ class Panel(SparseProjection):
             95 % of the entries of held-out rows, for any distribution.
         lower, upper : ndarrays of shape (n_samples, n_features_in_ - n_selected_)
             Limits that cover each variable with probability ``coverage``, if
-            ``return_interval=True``. They are wider in rows whose panel is far from the mean, or
-            has missing values. ``calibrate`` makes them valid in finite samples.
+            ``return_interval=True``. Intervals are wider in rows whose panel is far from the mean
+            or has missing values. ``calibrate`` makes the coverage valid in finite samples.
         """
         rows = self._new_rows(X, totals, by_position=True)
         found = predict_others(rows.fitted, rows.panel, rows.distance, lambda: rows.row_total)
@@ -587,7 +585,7 @@ class Panel(SparseProjection):
         return converted if len(converted) > 1 else converted[0]
 
     def calibrate(self, X: TableLike) -> Self:
-        """Calibrate the prediction intervals on rows that ``fit`` has not used.
+        """Calibrate the prediction intervals on rows not used by ``fit``.
 
         By split conformal prediction, the intervals then cover each variable of a new row from the
         same distribution with probability at least ``coverage``. This holds for any number of rows
@@ -649,7 +647,7 @@ class Panel(SparseProjection):
     def _new_rows(
         self, X: TableLike, totals: ArrayLike | None = None, *, by_position: bool = False
     ) -> NewRows:
-        """Validate new rows that have the columns of the panel, and possibly others."""
+        """Validate new rows with at least the columns of the panel."""
         check_is_fitted(self)
         fitted = self._fitted_panel()
         X, columns = find_columns(X, fitted.support, self._names(), by_position)

@@ -6,11 +6,11 @@ components, W (p, r) loadings, psi (p,) unique variances, z (r,) factors.
     x = W z + e,    z ~ N(0, I),    e ~ N(0, Psi),    W = V diag(delta_i - v_i'Psi v_i)^1/2
 
 Sample eigenvalues overestimate the variances along the components, which are fitted to the same
-rows. Here delta_i is the variance of *held-out* rows along the i-th component of the training rows,
-made non-increasing; the unique variance in that direction is subtracted. No number of components is
-selected and no distribution is assumed: components without common variance in held-out rows have
-zero loadings. (For large n and p, delta is the limit to which random matrix theory shrinks the
-eigenvalues, see Ledoit & Wolf 2012, section 3; here it is measured.)
+rows. Here delta_i is the variance of *held-out* rows along the i-th component of the training rows;
+the sequence is made non-increasing, and the unique variance in that direction is subtracted. No
+number of components is selected and no distribution is assumed: components without common variance
+in held-out rows have zero loadings. (For large n and p, delta is the limit to which random matrix
+theory shrinks the eigenvalues, see Ledoit & Wolf 2012, section 3; here it is measured.)
 
 With few columns and many rows, the empirical covariance of the training rows is more accurate than
 that of the factor model. `mix_covariances` forms a weighted mean of both, again as a factor model.
@@ -33,8 +33,8 @@ from ...data.arrays import from_numpy, to_numpy
 from ...errors import InputError
 from .folds import Fold, project_columns, project_some_rows, run_parallel, take_rows
 
-MIN_UNIQUENESS = 0.02  # minimum proportion of unique variance
-MIN_EMPIRICAL_UNIQUENESS = 1e-4  # the same if the covariance is empirical; for stability only
+MIN_UNIQUENESS = 0.02  # minimum uniqueness
+MIN_EMPIRICAL_UNIQUENESS = 1e-4  # minimum if the covariance is empirical; for numerical stability
 _N_ITERATIONS = 5
 _FIRST_COMPONENTS = 32  # components examined first; the number doubles until noise is reached
 # Maximum number of held-out rows per component for which residuals are formed row by row.
@@ -51,28 +51,12 @@ class FactorModel(NamedTuple):
 def estimate_common_variances(
     whole: Fold, folds: list[Fold], squares: np.ndarray, variances: np.ndarray
 ) -> np.ndarray:
-    """Estimate the common variance along each component, delta - v'Psi v.
+    """Estimate the common variance along each component, delta - v'Psi v, (r,).
 
-    Parameters
-    ----------
-    whole : Fold
-        Components of all rows.
-    folds : list of Fold
-    squares : ndarray of shape (n_folds, p)
-        Sums of squares of the held-out rows.
-    variances : ndarray of shape (p,)
-        Variances of the columns.
-
-    Returns
-    -------
-    ndarray of shape (r,)
-        Common variances of the leading components that exceed the standard error of a variance;
-        empty if the training rows of a fold do not vary.
-
-    Raises
-    ------
-    InputError
-        If no held-out row varies.
+    ``squares`` (n_folds, p) are sums of squares of the held-out rows, and ``variances`` (p,) those
+    of the columns. The result has the leading components whose common variance exceeds the standard
+    error of a variance; it is empty if the training rows of a fold do not vary. An error is raised
+    if no held-out row varies.
     """
     r = min(fold.scores.shape[1] for fold in folds)
     if r == 0:
@@ -85,7 +69,7 @@ def estimate_common_variances(
         )
     score_squares = sum(np.sum(fold.scores[:, :r] ** 2, axis=0) for fold in folds)
     delta = isotonic_regression(score_squares, increasing=False).x
-    # Held-out rows have a larger variance because they are centred at the mean of other rows.
+    # Centring at the mean of other rows increases the variance of the held-out rows.
     delta = delta * (variances.sum() / squares.sum())
     standard_error = delta * np.sqrt(2.0 / whole.training.sum())
     count = min(_FIRST_COMPONENTS, r)
@@ -165,7 +149,7 @@ def _precision_squares_by_row(
 def _precision_squares_by_product(
     op: Operator, fold: Fold, squares: np.ndarray, psi: np.ndarray, C: np.ndarray
 ) -> np.ndarray:
-    """Compute these sums without an array of rows, from X'T with T = X C."""
+    """Compute the same sums from X'T, with T = X C, without forming the rows."""
     T = project_some_rows(op, C, fold.held_out) - fold.mean @ C
     XT = project_columns(op, T, fold.held_out) - np.outer(fold.mean, T.sum(axis=0))
     cross = np.einsum("pr,pr->p", XT, C)
@@ -174,26 +158,12 @@ def _precision_squares_by_product(
 
 
 def shrink_communalities(measured: np.ndarray, scale: np.ndarray, n: int) -> np.ndarray:
-    """Shrink communalities towards those of columns of similar deviation.
+    """Shrink communalities towards those of columns with similar scale, (p,).
 
     If all columns have the same unit (log expression, grey values), those with small standard
-    deviations are mostly noise. Isotonic regression on the standard deviation estimates this
-    relation; it is flat if units differ. The amount of shrinkage follows from the variance of a
-    squared correlation, 4 R2 (1 - R2)^2 / n (Olkin & Finn 1995).
-
-    Parameters
-    ----------
-    measured : ndarray of shape (p,)
-        Communalities in held-out rows.
-    scale : ndarray of shape (p,)
-        Standard deviations of the columns in their original units.
-    n : int
-        Number of held-out rows.
-
-    Returns
-    -------
-    ndarray of shape (p,)
-        Communalities between 0 and 1 - `MIN_UNIQUENESS`.
+    deviations are mostly noise. Isotonic regression on the standard deviation ``scale`` estimates
+    this relation; it is flat if units differ. The amount of shrinkage follows from the variance of
+    a squared correlation in ``n`` held-out rows, 4 R2 (1 - R2)^2 / n (Olkin & Finn 1995).
     """
     measured = np.clip(measured, -0.5, 1.0)
     order = np.lexsort((measured, scale))
@@ -223,22 +193,8 @@ def mix_covariances(
 
     The empirical covariance V diag(lambda) V' is a factor model as well: its factors are all
     principal components, and its unique variances are zero unless components are missing. The
-    loadings of a weighted mean of two covariances are the loadings of both, side by side.
-
-    Parameters
-    ----------
-    model : FactorModel
-    fold : Fold
-        Principal components of the training rows.
-    variances : ndarray of shape (p,)
-        Variances of the columns.
-    weight : float
-        Weight of the empirical covariance, between 0 and 1.
-
-    Returns
-    -------
-    FactorModel
-        Model with at most p factors.
+    loadings of a weighted mean of two covariances are the concatenated loadings of both. The result
+    has at most p factors.
     """
     if weight == 0.0:
         return model

@@ -14,8 +14,8 @@ from ...data.operators.weighted import WeightedOperator
 from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors
 from ...parallel import in_parallel
 
-# Maximum number of components; the others are treated as noise. Fewer for wide data, where each
-# component is a long vector.
+# Maximum number of components; the others are treated as noise. The limit is lower for wide data,
+# where each component is a long vector.
 MAX_COMPONENTS = 256
 MAX_COMPONENTS_WIDE = 64
 # Residual relative to the largest eigenvalue if only leading components are computed. Their
@@ -48,24 +48,11 @@ class Fold(NamedTuple):
 
 
 def split_rows(rows: np.ndarray, n_folds: int, codes: np.ndarray | None, seed: int) -> list[Split]:
-    """Split rows into folds at random; folds hold out whole groups if possible.
+    """Split the rows of a mask into folds at random.
 
-    Parameters
-    ----------
-    rows : bool ndarray of shape (n,)
-        Rows to split.
-    n_folds : int
-        Number of folds.
-    codes : int ndarray of shape (n,) or None
-        Groups of the rows.
-    seed : int
-        Seed of the random order.
-
-    Returns
-    -------
-    list of Split
-        Each fold holds out at most `MAX_HELD_OUT` of its rows. If a group has too many of the rows
-        (`can_hold_out_groups`), the folds are stratified by group.
+    Folds hold out whole groups if possible. Each fold holds out at most `MAX_HELD_OUT` of its rows.
+    If a group contains too many of the rows (`can_hold_out_groups`), the folds are stratified by
+    group.
     """
     order = np.random.default_rng(seed).permutation(np.flatnonzero(rows))
     n_folds = min(n_folds, order.size)
@@ -85,7 +72,7 @@ def split_rows(rows: np.ndarray, n_folds: int, codes: np.ndarray | None, seed: i
 
 
 def can_hold_out_groups(codes: np.ndarray) -> bool:
-    """Return whether all rows outside of any group suffice to fit a model."""
+    """Return whether enough rows remain to fit a model without any one group."""
     sizes = np.bincount(codes)
     return bool(np.count_nonzero(sizes) > 1 and sizes.max() <= MAX_GROUP * codes.size)
 
@@ -114,8 +101,8 @@ def has_few_rows(op: Operator) -> bool:
 def decompose_folds(op: Operator, splits: list[Split]) -> list[Fold]:
     """Compute the components of the training rows of each split.
 
-    No row may be held out twice. The components follow from X X' if there are few rows, from X'X
-    if there are few columns, and otherwise from products with X.
+    No row may be held out more than once. The components follow from X X' if there are few rows,
+    from X'X if there are few columns, and otherwise from products with X.
     """
     if has_few_rows(op):
         return decompose_from_outer(op, to_numpy(op.outer()).astype(float), splits)
@@ -134,7 +121,7 @@ def decompose_from_outer(op: Operator, outer: np.ndarray, splits: list[Split]) -
         eigenvalues, U = _sort_eigenpairs(pairs, op.shape[1], total)
         weights = np.zeros((held_out.size, eigenvalues.size))
         weights[rows] = (U - U.mean(axis=0)) / np.sqrt(eigenvalues)
-        scores = outer @ weights  # of all rows, as the components are X'F
+        scores = outer @ weights  # of all rows
         scores = scores[held_out] - scores[rows].mean(axis=0)
         mean = project_columns(op, training[:, None] / rows.size)[:, 0]
         directions = _LazyDirections(op, weights)
@@ -239,7 +226,7 @@ def _held_out_scores(
 def _sort_eigenpairs(
     pairs: tuple[np.ndarray, np.ndarray], p: int, total: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sort eigenpairs, and drop rounding errors and excess components."""
+    """Sort eigenpairs; drop rounding errors and components above the maximum."""
     eigenvalues, vectors = pairs[0][::-1], pairs[1][:, ::-1]
     smallest = max(_RANK_TOLERANCE * float(eigenvalues[0]), _ZERO_TOLERANCE * total)
     rank = int(np.sum(eigenvalues > smallest))
@@ -298,7 +285,7 @@ def project_some_rows(op: Operator, weights: np.ndarray, rows: np.ndarray) -> np
 def project_columns(op: Operator, Y: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     """Compute X'Y, (p, k), as a NumPy array.
 
-    Y may contain the rows of a mask only.
+    Y may contain only the rows of a mask.
     """
     if rows is not None and op.whole is not None:
         device_Y = from_numpy(Y, op.column_squares(), op.dtype)

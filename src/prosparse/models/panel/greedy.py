@@ -1,22 +1,22 @@
 """Greedy forward selection under a factor model, followed by swaps.
 
 Factor model of `factors`: x_k = w_k'z + e_k with z ~ N(0, I) and unique variances psi. Given the
-selected variables, the factors have the covariance S, initially I. Observing variable k changes it
-to S - S w w'S / (psi + w'S w), w = w_k. With A = W'W, the expected squared error of reconstructing
-the common part of all variables, tr(A S), decreases by
+selected variables, the factors have the covariance S, initially I. Observing variable k changes S
+to S - S w w'S / (psi + w'S w), with w = w_k. With A = W'W, the expected squared error of
+reconstructing the common part of all variables, tr(A S), decreases by
 
     w'S A S w / (psi_k + w'S w).
 
-A step needs two products with W: t = w_k'S w_k and N = w_k'S A S w_k are stored for all k and
+A step requires two products with W: t = w_k'S w_k and N = w_k'S A S w_k are stored for all k and
 updated by
 
     u = S w / (psi + w'S w)^1/2,    t <- t - (W u)^2,
     N <- N - 2 (W u)(W S A u) + (u'A u) (W u)^2.
 
-Variables may be selected together (a *bundle*): the joint gain is then compared per cost. Variance
-weights multiply the gains in comparisons only (`variance_weighting`).
+Variables in a *bundle* are selected together, and their joint gain is compared per cost. Variance
+weights multiply the gains only in comparisons (`variance_weighting`).
 
-With many variables only those with the largest gains are updated (lazy evaluation, Minoux 1978).
+With many variables, only those with the largest gains are updated (lazy evaluation, Minoux 1978).
 The last known gain of a variable is nearly always an upper bound, because gains decrease as other
 variables are selected.
 """
@@ -29,14 +29,14 @@ import numpy as np
 
 from .factors import FactorModel
 
-# Maximum number of swap sweeps and of multiplications in them. Large panels of wide data exceed the
-# latter, and the greedy selection is not improved.
+# Maximum number of swap sweeps, and of multiplications in a sweep. The greedy selection of large
+# panels of wide data, which exceed the second maximum, is not improved.
 MAX_SWEEPS = 3
 _MAX_MULTIPLICATIONS = 5e8
 POOL_SIZE = 4_000  # maximum number of variables that are updated
 POOL_LIFETIME = 100  # steps after which all variables are updated
 _ROUNDING = 1e-9  # rounding error of a sum of signals
-MIN_RELATIVE_GAIN = 1e-6  # of a variable over the one that it replaces
+MIN_RELATIVE_GAIN = 1e-6  # gain of a swap, relative to the gain of the replaced variable
 
 
 class State(NamedTuple):
@@ -48,21 +48,21 @@ class State(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """Constraints on the selection; bundles are included, or allowed, as a whole."""
+    """Constraints on the selection, which apply to whole bundles."""
 
     n_features: int  # number of variables to select
     include: np.ndarray  # (k,) variables that come first
     allowed: np.ndarray  # (p,) bool
     costs: np.ndarray  # (p,)
-    bundles: list[np.ndarray]  # of at least two variables that are selected together
+    bundles: list[np.ndarray]  # at least two variables each
     weights: np.ndarray | None = None  # (p,) variance weights; None: all equal
     conflicts: tuple[np.ndarray, ...] = ()  # groups of which at most one is selected
-    signal: np.ndarray | None = None  # (p,) whose sum over the panel is limited
+    signal: np.ndarray | None = None  # (p,) means; their sum over the panel is limited
     max_signal: float = np.inf
 
     @property
     def divisors(self) -> np.ndarray:
-        """Divisors of the gains in comparisons, (p,)."""
+        """Costs divided by variance weights, the divisors of the gains, (p,)."""
         return self.costs if self.weights is None else self.costs / self.weights
 
     @property
@@ -132,7 +132,7 @@ def add_variable(model: FactorModel, A: np.ndarray, state: State, k: int) -> Sta
 def remove_variable(model: FactorModel, A: np.ndarray, state: State, k: int) -> State:
     """Update the state after removing variable k.
 
-    The formulas are those of an addition with S + u u'.
+    The formulas are those of an addition, with S + u u' for S - u u'.
     """
     S, t, N = state
     Sw = S @ model.W[k]
@@ -151,7 +151,7 @@ def bundle_gain(model: FactorModel, A: np.ndarray, state: State, variables: np.n
 
 
 def total_gain(model: FactorModel, variables: np.ndarray) -> float:
-    """Compute the joint gain of some variables, given no other."""
+    """Compute the joint gain of some variables in an empty panel."""
     A = model.W.T @ model.W
     return bundle_gain(model, A, init(model, A), variables)
 
@@ -159,16 +159,7 @@ def total_gain(model: FactorModel, variables: np.ndarray) -> float:
 def select_greedily(model: FactorModel, constraints: Constraints) -> Selection:
     """Select variables by greedy forward selection.
 
-    Parameters
-    ----------
-    model : FactorModel
-    constraints : Constraints
-
-    Returns
-    -------
-    Selection
-        With ``constraints.n_features`` variables; fewer if fewer are allowed, or if the others
-        do not fit.
+    Fewer than ``constraints.n_features`` are selected if the constraints allow no more.
     """
     A = model.W.T @ model.W
     order: list[int] = []
@@ -195,7 +186,7 @@ def select_greedily(model: FactorModel, constraints: Constraints) -> Selection:
             order.append(k)
         if constraints.limits_combinations:
             addable = constraints.find_addable(np.array(order))
-            addable[constraints.include] = True  # they are compatible, and come first
+            addable[constraints.include] = True  # compatible by construction, and first
             is_candidate &= addable
     variables = np.array(order, dtype=int)
     return Selection(variables, np.array(gains), bound_gains(A, variables.size))
@@ -219,7 +210,7 @@ class _CandidatePool:
         self._fill(is_candidate, state)
 
     def _fill(self, is_candidate: np.ndarray, state: State) -> None:
-        """Fill the pool with the candidates that have the largest gains per cost."""
+        """Fill the pool with the candidates of largest gain per cost."""
         values = np.where(is_candidate, self.gains / self.divisors, -np.inf)
         if values.size > POOL_SIZE:
             in_pool = np.zeros(values.size, dtype=bool)
@@ -234,7 +225,7 @@ class _CandidatePool:
         self.age = 0
 
     def refresh(self, is_candidate: np.ndarray) -> None:
-        """Update all variables if the pool may lack the best one."""
+        """Update the gains of all variables if the pool may lack the best one."""
         if self.variables.size == is_candidate.size:
             return
         inside = self.variables[is_candidate[self.variables]]
@@ -248,7 +239,7 @@ class _CandidatePool:
     def best(
         self, candidates: np.ndarray, constraints: Constraints, bundle_of: np.ndarray
     ) -> np.ndarray:
-        """Return the variable or the bundle with the largest gain per cost."""
+        """Return the variable or bundle with the largest gain per cost."""
         inside = self.variables
         is_single = candidates[inside] & (bundle_of[inside] < 0)
         values = np.where(is_single, self.gains[inside] / self.divisors[inside], -np.inf)
@@ -284,7 +275,7 @@ def _bundle_numbers(bundles: list[np.ndarray], p: int) -> np.ndarray:
 
 
 def admissible_sizes(order: np.ndarray, constraints: Constraints) -> np.ndarray:
-    """Return the sizes at which an order can end."""
+    """Return the panel sizes that split no bundle."""
     numbers = _bundle_numbers(constraints.bundles, constraints.allowed.size)[order]
     is_incomplete = (numbers[:-1] >= 0) & (numbers[:-1] == numbers[1:])
     sizes = np.append(np.flatnonzero(~is_incomplete) + 1, order.size)
@@ -294,9 +285,9 @@ def admissible_sizes(order: np.ndarray, constraints: Constraints) -> np.ndarray:
 def swap_variables(model: FactorModel, selection: Selection, constraints: Constraints) -> Selection:
     """Improve a selection by swapping single variables.
 
-    A variable is replaced by the one with the largest weighted gain among those that improve the
-    criterion, if its weighted gain is larger as well. Included variables are not replaced. The
-    result is put in greedy order. Selections with different costs or bundles are returned
+    A variable is replaced by the candidate with the largest weighted gain among those that improve
+    the criterion, provided that this gain exceeds its own. Included variables are not replaced. The
+    result is sorted in greedy order. Selections with different costs or bundles are returned
     unchanged, because a swap would change the cost.
     """
     count = selection.order.size
@@ -351,7 +342,7 @@ def order_greedily(
     selection: Selection,
     constraints: Constraints,
 ) -> Selection:
-    """Replace the variables of a selection, in greedy order."""
+    """Replace the variables of a selection and sort them in greedy order."""
     allowed = np.zeros(constraints.allowed.size, dtype=bool)
     allowed[variables] = True
     constraints = constraints._replace(n_features=variables.size, allowed=allowed)
@@ -366,10 +357,10 @@ def posterior_covariance(model: FactorModel, variables: np.ndarray) -> np.ndarra
 
 
 def bound_gains(A: np.ndarray, count: int) -> np.ndarray:
-    """Compute upper bounds on the total gain of any 1, ..., ``count`` variables.
+    """Compute upper bounds on the total gain of 1, ..., ``count`` variables.
 
-    Any q variables gain at most the q largest eigenvalues of A, because I - S has rank q and is at
-    most I.
+    The gain of any q variables is at most the sum of the q largest eigenvalues of A, because I - S
+    has rank q and is at most I.
     """
     eigenvalues = np.linalg.eigvalsh(A)[::-1] if A.size else np.zeros(0)
     padded = np.concatenate([eigenvalues, np.zeros(count)])[:count]

@@ -1,7 +1,7 @@
-"""Covariance that guides the selection.
+"""Covariance used for the selection of the panel.
 
-The covariance is a weighted mean of the factor model and of the empirical covariance. Each weight
-selects panels in all folds, and the held-out rows evaluate them.
+The covariance is a weighted mean of the covariance of the factor model and the empirical
+covariance. Panels are selected with each weight in all folds and evaluated in the held-out rows.
 """
 
 from __future__ import annotations
@@ -13,48 +13,27 @@ import numpy as np
 
 from ...data import Operator
 from .best_subset import MAX_COLUMNS, find_best_subset
-from .cross_validation import (
-    CrossValidatedModel,
-    FoldModel,
-    pooled_r2,
-)
-from .factors import (
-    FactorModel,
-    leave_one_out_residuals,
-    mix_covariances,
-    set_variances,
-)
-from .folds import (
-    run_parallel,
-)
-from .greedy import (
-    Constraints,
-    Selection,
-    order_greedily,
-    select_greedily,
-    swap_variables,
-)
-from .heldout_r2 import (
-    FoldPath,
-    evaluate_path,
-    evaluated_sizes,
-)
+from .cross_validation import CrossValidatedModel, FoldModel, pooled_r2
+from .factors import FactorModel, leave_one_out_residuals, mix_covariances, set_variances
+from .folds import run_parallel
+from .greedy import Constraints, Selection, order_greedily, select_greedily, swap_variables
+from .heldout_r2 import FoldPath, evaluate_path, evaluated_sizes
 
 EMPIRICAL_WEIGHTS = (0.0, 0.5, 0.8, 0.95, 1.0)  # of the empirical covariance, see `choose_guide`
-MIN_ROWS_PER_COLUMN = 2  # minimum ratio for which large tables try the empirical covariance
+MIN_ROWS_PER_COLUMN = 2  # minimum ratio at which large tables use the empirical covariance
 SMALL_TABLE = 100  # number of columns up to which all weights and swaps are evaluated in folds
 
 
 class SelectionTask(NamedTuple):
-    """Constraints, and whether the size is given."""
+    """Constraints of a selection, and whether its size is given."""
 
     constraints: Constraints
     has_given_size: bool
 
     def with_weight(self, weight: float) -> SelectionTask:
-        """Reduce the variance weights by the weight of the empirical covariance.
+        """Weaken the variance weights, given the weight of the empirical covariance.
 
-        Variance weights compensate for errors of the factor model; an accurate covariance needs
+        Variance weights compensate for errors of the factor model; an accurate covariance requires
         none.
         """
         weights = self.constraints.weights
@@ -64,7 +43,7 @@ class SelectionTask(NamedTuple):
         return self._replace(constraints=self.constraints._replace(weights=weights))
 
     def improve(self, model: FactorModel, selection: Selection) -> Selection:
-        """Swap variables."""
+        """Improve the selection by swaps."""
         return swap_variables(model, selection, self.constraints)
 
     def certify(self, model: FactorModel, selection: Selection) -> tuple[np.ndarray, float]:
@@ -89,7 +68,7 @@ class SelectionTask(NamedTuple):
 
 
 class Guide(NamedTuple):
-    """Covariance that guides the selection, and its panels in held-out rows."""
+    """Covariance used for the selection, and results of its panels in the folds."""
 
     weight: float  # of the empirical covariance
     communality: np.ndarray  # (p,) in held-out rows
@@ -106,9 +85,10 @@ def choose_guide(
 ) -> Guide:
     """Select the weight of the empirical covariance by held-out R2.
 
-    Each weight selects and predicts in each fold. Among the weights within one standard error of
-    the largest R2, the largest weight is selected if there are more rows than columns, otherwise
-    the smallest. With many columns and few rows, the empirical covariance is not considered.
+    Panels are selected and evaluated in each fold with each weight. Among the weights within one
+    standard error of the largest R2, the largest weight is selected if there are more rows than
+    columns, otherwise the smallest. With many columns and few rows, the empirical covariance is not
+    considered.
     """
     shares = cross_validated.squares.sum(axis=1)
     shares = shares / shares.sum()
@@ -121,7 +101,7 @@ def choose_guide(
         guides.append(evaluate_guide(op, cross_validated, factor_models, task, weight))
         scores.append(float(shares @ guides[-1].r2))
         if scores[-1] < max(scores) and not is_small:
-            break  # R2 has one maximum, and further weights take long
+            break  # R2 is unimodal in the weight, and further fits are slow
     best = guides[int(np.argmax(scores))]
     n_folds = len(best.r2) // cross_validated.n_repeats
     is_equivalent = []
@@ -171,10 +151,10 @@ def select_and_evaluate(
     fold_model: FoldModel,
     task: SelectionTask,
 ) -> FoldPath:
-    """Select variables without the held-out rows, and evaluate them there."""
+    """Select variables in the training rows; evaluate in the held-out rows."""
     fold, squares, model = fold_model
-    # Columns count by their variance in all rows: a column that varies more in the training rows
-    # varies less in the held-out ones.
+    # Columns are weighted by their variances in all rows, because a column that varies more in the
+    # training rows varies less in the held-out rows.
     guide = set_variances(model, variances)
     selection = select_greedily(guide, task.constraints)
     if task.has_given_size and op.shape[1] <= SMALL_TABLE:

@@ -1,7 +1,8 @@
 """Proportion of variance that a panel explains in held-out rows.
 
 Variables of the panel are observed; all others are predicted by the factor model of the training
-rows. Symbols: m (n, r) posterior means of the factors given the panel, W (p, r), psi.
+rows. Symbols: m (n, r) posterior means of the factors given the panel; W (p, r) loadings; psi (p,)
+unique variances.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ...data.arrays import to_numpy
 from .factors import FactorModel
 from .folds import Fold, dense_columns, project_columns, project_some_rows, run_parallel
 
-# Every size is evaluated up to the first constant; larger sizes grow by the ratio.
+# Every size up to the first constant is evaluated; larger sizes grow by the ratio.
 _ALL_SIZES = 20
 _SIZE_RATIO = 1.08
 _MAX_SAMPLED_COLUMNS = 400  # columns whose residuals calibrate the prediction intervals
@@ -28,7 +29,7 @@ class FoldPath(NamedTuple):
 
     r2: np.ndarray  # (n_sizes,) of all columns; 0 if the rows do not vary
     explained: np.ndarray  # (n_sizes,) sum of squares explained outside the panel
-    attainable: np.ndarray  # (n_sizes,) the same from all columns together
+    attainable: np.ndarray  # (n_sizes,) the same with all columns as predictors
     order: np.ndarray  # (q,) the largest panel
 
 
@@ -36,11 +37,11 @@ class PanelEvaluation(NamedTuple):
     """Results of one panel in held-out rows."""
 
     r2: np.ndarray  # (p,) of each column; 1 in the panel
-    residual_std: np.ndarray  # (p,) such that 1.96 times it covers 95 % of the residuals
+    residual_std: np.ndarray  # (p,) 95 % of the residuals are below 1.96 times this value
 
 
 def evaluated_sizes(count: int) -> np.ndarray:
-    """Return the sizes at which panels are evaluated.
+    """Return the panel sizes that are evaluated.
 
     Results of other sizes are interpolated.
     """
@@ -52,7 +53,7 @@ def evaluated_sizes(count: int) -> np.ndarray:
 
 
 def posterior_weights(model: FactorModel, panel: np.ndarray) -> np.ndarray:
-    """Compute F, (r, q), with posterior mean F x of the factors given the panel."""
+    """Compute F, (r, q), where F x is the posterior mean given the panel x."""
     W, psi = model.W[panel], model.psi[panel]
     weighted = W / psi[:, None]
     return np.linalg.solve(np.eye(W.shape[1]) + W.T @ weighted, weighted.T)
@@ -67,26 +68,10 @@ def evaluate_path(
     communality: np.ndarray,
     sizes: np.ndarray,
 ) -> FoldPath:
-    """Evaluate the first variables of an order in the held-out rows of a fold.
+    """Evaluate the first variables of ``order`` in the held-out rows of a fold.
 
-    Parameters
-    ----------
-    op : Operator
-    fold : Fold
-    model : FactorModel
-        Model of the training rows.
-    order : int ndarray of shape (q,)
-        Variables, selected on the training rows.
-    squares : ndarray of shape (p,)
-        Sums of squares of the held-out rows.
-    communality : ndarray of shape (p,)
-        Proportion of each column that all others predict.
-    sizes : int ndarray of shape (n_sizes,)
-        Sizes to evaluate, in non-decreasing order.
-
-    Returns
-    -------
-    FoldPath
+    ``squares`` (p,) are the sums of squares of these rows, ``communality`` (p,) is the proportion
+    of each column that all others predict, and ``sizes`` are in non-decreasing order.
     """
     held_out = fold.held_out
     columns = dense_columns(op, order)[held_out] - fold.mean[order]
@@ -122,69 +107,36 @@ def evaluate_panel(
     squares: np.ndarray,
     seed: int,
 ) -> PanelEvaluation:
-    """Evaluate a panel for each column in held-out rows.
+    """Evaluate a panel for each column in the held-out rows of the folds.
 
-    Parameters
-    ----------
-    op : Operator
-    folds : list of Fold
-    models : list of FactorModel
-        Models of the training rows of each fold.
-    panel : int ndarray of shape (q,)
-    squares : ndarray of shape (n_folds, p)
-        Sums of squares of the held-out rows.
-    seed : int
-        Seed of the sample of columns that calibrates the prediction intervals.
-
-    Returns
-    -------
-    PanelEvaluation
+    ``squares`` (n_folds, p) are the sums of squares of these rows. ``seed`` determines the sample
+    of columns that calibrates the prediction intervals.
     """
     others = np.setdiff1d(np.arange(op.shape[1]), panel)
     sample = np.sort(np.random.default_rng(seed).permutation(others)[:_MAX_SAMPLED_COLUMNS])
-    data = _PanelData(op, panel, dense_columns(op, panel), sample, dense_columns(op, sample))
-    tasks = [
-        partial(_evaluate_fold, data, *fold) for fold in zip(folds, models, squares, strict=True)
-    ]
-    parts = run_parallel(op, tasks)
-    residuals = np.stack([part.residual_squares for part in parts])
+    panel_columns, sample_columns = dense_columns(op, panel), dense_columns(op, sample)
+
+    def evaluate(fold: Fold, model: FactorModel, squares: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Compute residual squares of all columns, and residuals of the sample."""
+        held_out, W = fold.held_out, model.W
+        x = panel_columns[held_out] - fold.mean[panel]
+        m = x @ posterior_weights(model, panel).T
+        cross = project_columns(op, m, held_out) - np.outer(fold.mean, m.sum(axis=0))
+        residual_squares = squares - 2.0 * np.einsum("pr,pr->p", cross, W)
+        residual_squares += np.einsum("pr,pr->p", W @ (m.T @ m), W)
+        residual_squares[panel] = 0.0
+        sampled = sample_columns[held_out] - fold.mean[sample] - m @ W[sample].T
+        return np.maximum(residual_squares, 0.0), sampled
+
+    parts = run_parallel(
+        op, [partial(evaluate, *fold) for fold in zip(folds, models, squares, strict=True)]
+    )
+    residuals = np.stack([part[0] for part in parts])
     r2 = 1.0 - residuals.sum(axis=0) / np.maximum(squares.sum(axis=0), 1e-300)
     n_rows = [int(fold.held_out.sum()) for fold in folds]
-    factor = _interval_factor([part.residuals for part in parts], residuals[:, sample], n_rows)
+    factor = _interval_factor([part[1] for part in parts], residuals[:, sample], n_rows)
     residual_std = factor * np.sqrt(residuals.sum(axis=0) / sum(n_rows))
     return PanelEvaluation(r2, residual_std)
-
-
-class _PanelData(NamedTuple):
-    """Data, columns of the panel, and a sample of the other columns."""
-
-    op: Operator
-    panel: np.ndarray  # (q,)
-    panel_columns: np.ndarray  # (n, q)
-    sample: np.ndarray  # (k,)
-    sample_columns: np.ndarray  # (n, k)
-
-
-class _FoldEvaluation(NamedTuple):
-    """Residuals of a panel in the held-out rows of a fold."""
-
-    residual_squares: np.ndarray  # (p,)
-    residuals: np.ndarray  # (n_held_out, k) of the sampled columns
-
-
-def _evaluate_fold(
-    data: _PanelData, fold: Fold, model: FactorModel, squares: np.ndarray
-) -> _FoldEvaluation:
-    op, panel, panel_columns, sample, sample_columns = data
-    held_out, W = fold.held_out, model.W
-    x = panel_columns[held_out] - fold.mean[panel]
-    m = x @ posterior_weights(model, panel).T
-    cross = project_columns(op, m, held_out) - np.outer(fold.mean, m.sum(axis=0))
-    residual_squares = squares - 2.0 * np.einsum("pr,pr->p", cross, W)
-    residual_squares += np.einsum("pr,pr->p", W @ (m.T @ m), W)
-    residual_squares[panel] = 0.0
-    residuals = sample_columns[held_out] - fold.mean[sample] - m @ W[sample].T
-    return _FoldEvaluation(np.maximum(residual_squares, 0.0), residuals)
 
 
 def evaluate_rows(
@@ -214,8 +166,8 @@ def _interval_factor(
 ) -> float:
     """Compute the factor that calibrates the standard deviations.
 
-    Residuals of each fold are divided by the standard deviations of the other folds, as for new
-    rows. The factor accounts for heavy tails, zeros and few rows.
+    As for new rows, residuals of each fold are divided by the standard deviations of the other
+    folds. The factor accounts for heavy tails, zeros and small samples.
     """
     if not residuals[0].size:
         return 1.0

@@ -1,11 +1,11 @@
-"""Increments of R2 by each variable of a panel, for all variables.
+"""Increments of the R2 of all variables by each variable of a panel.
 
-The factor model is reconstructed from the attributes of a fitted panel. Directions w_j come from
-its loadings and the variances of its scores, rescaled to the held-out communalities, so that
-w_j'w_j + psi_j = 1. The posterior covariance S of the factors decreases as in `greedy`, and with it
-the unexplained common variance w_j'S w_j of each variable. The increments of a variable outside the
-panel are rescaled to its held-out R2: the model determines their proportions, held-out rows their
-sum.
+The factor model is reconstructed from the attributes of a fitted panel. The loadings w_j of
+variable j follow from the loadings of the panel and the variances of its scores. They are rescaled
+to the held-out communalities, so that w_j'w_j + psi_j = 1. Each addition reduces the posterior
+covariance S of the factors as in `greedy`, and thereby the unexplained common variance w_j'S w_j of
+each variable. The increments of a variable outside the panel are rescaled to its held-out R2: the
+model determines their proportions, held-out rows their sum.
 """
 
 from __future__ import annotations
@@ -26,28 +26,13 @@ def incremental_r2(
     heldout_r2: np.ndarray,
     count: int,
 ) -> np.ndarray:
-    """Compute the increment of R2 by each of the first variables of a panel.
+    """Compute the increments of R2 by the first variables of a panel.
 
-    Parameters
-    ----------
-    order : int ndarray of shape (q,)
-        Variables of the panel in the order of selection.
-    loadings : ndarray of shape (d, p)
-        Loadings with orthonormal rows.
-    variances : ndarray of shape (d,)
-        Variances of the scores.
-    communality : ndarray of shape (p,)
-        Proportion of each variable that all others predict; less than 1.
-    heldout_r2 : ndarray of shape (p,)
-        Proportion of each variable that the panel predicts.
-    count : int
-        Number of variables of the panel for which increments are returned.
-
-    Returns
-    -------
-    ndarray of shape (min(count, q), p)
-        Non-negative increments. The sum over all q variables is ``heldout_r2``, and 1 for variables
-        of the panel.
+    The result contains non-negative increments, (count, p). ``order`` (q,) are the variables in the
+    order of selection, ``loadings`` (d, p) have orthonormal rows, and ``variances`` (d,) are those
+    of the scores. ``communality`` (p,), less than 1, and ``heldout_r2`` (p,) are the proportions
+    that all other variables and the panel predict. The sum of the increments of all q variables is
+    ``heldout_r2``, and 1 for variables of the panel.
     """
     W = (loadings * np.sqrt(variances)[:, None]).T
     length = np.linalg.norm(W, axis=1)

@@ -31,23 +31,11 @@ def marker_scores(op: Operator, labels: RowGroups) -> np.ndarray:
 def select_markers(
     scores: np.ndarray, count: int, constraints: Constraints
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Select ``count`` markers of each label.
+    """Select ``count`` markers of each label by their scores (n_labels, p).
 
-    Parameters
-    ----------
-    scores : ndarray of shape (n_labels, p)
-        Scores of `marker_scores`.
-    count : int
-        Number of markers of each label.
-    constraints : Constraints
-        Included variables count as markers of the label for which their score is positive.
-
-    Returns
-    -------
-    selected : int ndarray of shape (k,)
-        Included variables and markers.
-    label_of : int ndarray of shape (p,)
-        Label of the selected variables that are markers; -1 for all others.
+    Included variables count as markers of the label for which their score is positive. The result
+    is the included variables and markers, (k,), and the label of which each variable is a marker or
+    -1, (p,).
     """
     best = np.where(scores.max(axis=0) > 0.0, np.argmax(scores, axis=0), -1)
     label_of = np.full(best.size, -1)
@@ -65,7 +53,7 @@ def select_markers(
 
 
 def label_rows(labels: object, n: int, count: int) -> RowGroups | None:
-    """Group n rows by their labels, if ``count`` markers of each are selected."""
+    """Group n rows by their labels; return None if ``count`` is zero."""
     if count == 0:
         return None
     if labels is None:
@@ -86,23 +74,10 @@ def add_markers(
     count: int,
     constraints: Constraints,
 ) -> tuple[Constraints, np.ndarray]:
-    """Include markers of each label.
+    """Include ``count`` markers of each label in the constraints.
 
-    Parameters
-    ----------
-    op : Operator
-    columns : Columns
-    labels : RowGroups or None
-        Labels of the rows; None adds no markers.
-    count : int
-        Number of markers of each label.
-    constraints : Constraints
-
-    Returns
-    -------
-    constraints : Constraints
-    marker_of : ndarray of str, shape (n_features_in_,)
-        Label of which each column is a marker; otherwise empty.
+    Also return the label of which each column of the data is a marker, or "". Without labels,
+    nothing is included.
     """
     width = columns.mean.shape[0]
     if labels is None:

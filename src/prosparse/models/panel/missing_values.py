@@ -1,13 +1,13 @@
-"""Missing values of the rows of ``fit`` and of new rows.
+"""Imputation of missing values in the rows of ``fit`` and in new rows.
 
 `fit` replaces missing values by draws from their distribution given the observed values of their
-row, under the covariance that guides the selection. The covariance is estimated from the completed
-rows, which are drawn again (stochastic EM, Celeux & Diebolt 1985). Draws, unlike conditional
+row, under the covariance used for the selection. Estimation of the covariance from the completed
+rows alternates with new draws (stochastic EM, Celeux & Diebolt 1985). Draws, unlike conditional
 expectations, do not increase the correlations, so that held-out R2 is not too large.
 
-The values of a row are drawn from a covariance that was estimated *without* the row. With more
-columns than rows, the components of all rows contain the earlier draws of each row. Its observed
-values would identify the row, and its draws would be repeated.
+The covariance from which a row is drawn is estimated *without* this row. With more columns than
+rows, the components of all rows contain the earlier draws of each row. The observed values would
+identify the row, and its earlier draws would be repeated.
 """
 
 from __future__ import annotations
@@ -27,18 +27,9 @@ MAX_FACTORS = 50  # maximum number of factors from which missing values are draw
 
 
 def complete_rows(X: np.ndarray, seed: int) -> np.ndarray:
-    """Replace missing values by draws from their conditional distribution.
+    """Replace missing values (NaN) by draws from their conditional distribution.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        Data with missing values (NaN); each column has an observed value.
-    seed : int
-        Seed of the draws.
-
-    Returns
-    -------
-    ndarray of shape (n, p)
+    Each column must have an observed value.
     """
 
     rng = np.random.default_rng(seed)
@@ -68,9 +59,9 @@ def complete_rows(X: np.ndarray, seed: int) -> np.ndarray:
 def held_out_models(
     fitted: CrossValidatedModel, weight: float
 ) -> Iterator[tuple[np.ndarray, FactorModel]]:
-    """Yield rows, and a model of other rows.
+    """Yield sets of rows, each with a model of the other rows.
 
-    Large data have rows that no fold holds out; their model is that of all rows.
+    Large data have rows that no fold holds out; the model of all rows is used for these.
     """
     rows = [fold.held_out for fold in fitted.folds]
     rows.append(~np.any(rows, axis=0))
@@ -82,9 +73,10 @@ def held_out_models(
 
 
 def observed_means(X: np.ndarray, groups: RowGroups | None) -> np.ndarray:
-    """Return the means of the observed values, within groups, of each entry.
+    """Return for each entry the mean of its column over the rows of its group.
 
-    Columns without an observed value in a group have the mean of all rows.
+    Missing values are ignored. If a column has no observed value in a group, the mean of all rows
+    is used.
     """
     observed = ~np.isnan(X)
     overall = np.where(observed, X, 0.0).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
@@ -139,7 +131,7 @@ def missing_patterns(is_missing: np.ndarray) -> Iterator[tuple[np.ndarray, np.nd
 
 
 class CompletedPanel(NamedTuple):
-    """Panel variables of new rows, with conditional expectations of missing ones."""
+    """Panel variables of new rows, with missing values imputed."""
 
     values: np.ndarray  # (n, q)
     patterns: list[tuple[np.ndarray, np.ndarray]]  # rows, and (q, q) conditional covariance
@@ -156,19 +148,7 @@ class CompletedPanel(NamedTuple):
 
 
 def expect_missing(values: np.ndarray, covariance: np.ndarray) -> CompletedPanel:
-    """Replace missing values by their conditional expectations.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, q)
-        Centred panel variables; NaN if missing.
-    covariance : ndarray of shape (q, q)
-        Covariance of the panel variables.
-
-    Returns
-    -------
-    CompletedPanel
-    """
+    """Replace missing values (NaN) by their conditional expectations."""
     values, patterns = values.copy(), []
     for rows, missing in missing_patterns(np.isnan(values)):
         observed = ~missing

@@ -1,4 +1,4 @@
-"""Selection of a panel: a small set of variables that predicts all others.
+"""Algorithm of `Panel`: small set of variables that predicts all others.
 
 1. A factor model is estimated whose common variances and communalities are those of held-out rows
    (`folds`, `factors`).
@@ -8,7 +8,7 @@
    exactly (`best_subset`). Among variables with similar gains, those with larger variance are
    preferred (`variance_weighting`).
 4. Panels of increasing size are evaluated in held-out rows, each selected without these rows
-   (`heldout_r2`). The result determines the size of the panel.
+   (`heldout_r2`). The results determine the size of the panel.
 5. The scores are the principal components of the reconstruction of all variables by the panel.
 """
 
@@ -20,32 +20,12 @@ import numpy as np
 
 from ...data import DenseOperator, Operator
 from .conformal import Calibration, calibrate_on_folds
-from .cross_validation import (
-    CrossValidatedModel,
-    cross_validate,
-    fold_model_tasks,
-)
-from .factors import (
-    mix_covariances,
-    rescale_loadings,
-)
-from .folds import (
-    dense_columns,
-    run_parallel,
-)
-from .greedy import (
-    Constraints,
-    Selection,
-    admissible_sizes,
-    select_greedily,
-    total_gain,
-)
+from .cross_validation import CrossValidatedModel, cross_validate, fold_model_tasks
+from .factors import mix_covariances, rescale_loadings
+from .folds import dense_columns, run_parallel
+from .greedy import Constraints, Selection, admissible_sizes, select_greedily, total_gain
 from .guide import SMALL_TABLE, Guide, SelectionTask, choose_guide
-from .heldout_r2 import (
-    PanelEvaluation,
-    evaluate_panel,
-    evaluate_rows,
-)
+from .heldout_r2 import PanelEvaluation, evaluate_panel, evaluate_rows
 from .panel_size import Path, combine_folds, smallest_sufficient_size
 from .score_model import ScoreModel, assign_proxies, build_score_model, model_covariance
 from .variance_weighting import variance_weights
@@ -87,21 +67,10 @@ class Solution(NamedTuple):
 
 
 def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Options) -> Solution:
-    """Select a panel.
+    """Select a panel from centred columns.
 
-    Parameters
-    ----------
-    op : Operator
-        Data matrix with centred columns.
-    scale : ndarray of shape (p,)
-        Standard deviations of the columns in their original units.
-    codes : int ndarray of shape (n,) or None
-        Groups of the rows, within which the columns are centred.
-    options : Options
-
-    Returns
-    -------
-    Solution
+    ``scale`` (p,) are the standard deviations of the columns in the original units, and ``codes``
+    (n,) are the groups within which columns are centred.
     """
     op = read_once(op)
     cross_validated = cross_validate(op, scale, codes, options.seed)
@@ -149,7 +118,7 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
         cross_validated.squares,
         options.seed,
     )
-    # Each row is held out once in the first repetition.
+    # The first repetition holds out each row once.
     n_folds = len(guide.fold_models) // n_repeats
     calibration = calibrate_on_folds(
         op,
@@ -179,7 +148,7 @@ def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Op
 def _variance_weights(scale: np.ndarray, op: Operator, options: Options) -> np.ndarray | None:
     """Return variance weights if scaling removed the variances.
 
-    Small tables, in which the covariance is accurate, need none.
+    Small tables, in which the covariance is accurate, require no weights.
     """
     if not options.is_scaled or op.shape[1] <= SMALL_TABLE:
         return None
@@ -197,7 +166,7 @@ def evaluate_fold_panels(op: Operator, guide: Guide, size: int) -> np.ndarray:
 
 
 def read_once(op: Operator) -> Operator:
-    """Copy data that are read in blocks to memory if they are small, in one pass."""
+    """Copy small data that are read in blocks to memory."""
     if op.whole is not None or op.shape[0] * op.shape[1] > MAX_COPIED_ENTRIES:
         return op
     return DenseOperator(dense_columns(op, np.arange(op.shape[1])))

@@ -1,4 +1,4 @@
-"""Variables of the panel in new rows."""
+"""New rows: matching of columns, standardisation and missing values."""
 
 from __future__ import annotations
 
@@ -21,24 +21,11 @@ from .prediction import FittedPanel
 def find_columns(
     X: TableLike, support: np.ndarray, names: ColumnNames, by_position: bool
 ) -> tuple[TableLike, np.ndarray]:
-    """Find the columns of ``fit`` in new rows, by name if there are fewer or more.
+    """Find the columns of ``fit`` in new rows, by name if their number differs.
 
-    Parameters
-    ----------
-    X : array-like, sparse matrix or DataFrame
-    support : bool ndarray of shape (p,)
-        Variables of the panel, all of which ``X`` must have.
-    names : ColumnNames
-        Columns of ``fit``.
-    by_position : bool
-        Whether arrays without names may have the columns of the panel in order.
-
-    Returns
-    -------
-    X : array-like, sparse matrix or DataFrame
-        Columns that ``fit`` has, in its order.
-    columns : int ndarray
-        Their positions in ``fit``.
+    ``support`` (p,) marks the variables of the panel, all of which ``X`` must have. If
+    ``by_position``, arrays without names may have the columns of the panel in order. The result is
+    the columns in the order of ``fit``, and their positions in ``fit``.
     """
     container = container_of(X)
     given = container.column_names(X)
@@ -61,7 +48,7 @@ def find_columns(
 
 
 def validate_some_columns(X: TableLike) -> TableLike:
-    """Validate rows that have some of the columns of ``fit``; values may be missing."""
+    """Validate rows with some columns of ``fit`` and possibly missing values."""
     container = container_of(X)
     X = container.prepare(X, allow_nan=True)
     if container.stays_in_place:
@@ -129,7 +116,7 @@ class NewRows:
         elif self.is_full and not self.has_missing:
             return np.asarray(row_totals(self.table), dtype=float)
         else:
-            # Missing counts are left out of the total and of its expectation.
+            # Missing counts are omitted from the total and from its expectation.
             squares = self.mean[self.support] ** 2
             expected = np.where(np.isnan(values), 0.0, squares).sum(axis=1)
             proportion = expected / self.depth
@@ -148,11 +135,11 @@ class NewRows:
 
     @cached_property
     def distance(self) -> np.ndarray:
-        """Distance of the panel of each row from the mean, see `conformal`, (n,)."""
+        """Distance of the panel of each row from the mean (`conformal`), (n,)."""
         return panel_distance(self._standardised_panel, self.covariance)
 
     def standardised_columns(self, columns: np.ndarray) -> np.ndarray:
-        """Return columns of ``fit``, (n, k); NaN if they are missing."""
+        """Return standardised columns of ``fit``, (n, k), with NaN if missing."""
         is_wanted = np.zeros(self.support.size, dtype=bool)
         is_wanted[columns] = True
         full = np.full((self.n_rows, self.support.size), np.nan)
@@ -185,7 +172,7 @@ class NewRows:
         return np.asarray((values - self.mean[columns]) / self.scale[columns])
 
     def _positions(self, columns: np.ndarray) -> np.ndarray:
-        """Return the positions in the table of a mask of columns."""
+        """Convert a mask of columns to positions in ``self.table``."""
         return np.searchsorted(self.columns, np.flatnonzero(columns))
 
     def _dense(self, columns: np.ndarray) -> np.ndarray:

@@ -6,10 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .heldout_r2 import (
-    FoldPath,
-    evaluated_sizes,
-)
+from .heldout_r2 import FoldPath, evaluated_sizes
 
 _ROUNDING = 1e-12  # proportion of the sum of squares of all held-out rows
 
@@ -33,8 +30,8 @@ def combine_folds(
     """Combine the folds and interpolate between the evaluated sizes.
 
     ``squares``, (n_folds, p), are the sums of squares of the held-out rows. Repetitions of
-    cross-validation reduce the noise of random folds, not that of the rows: standard errors are
-    those of one repetition.
+    cross-validation reduce the variance due to random folds, but not the sampling variance of the
+    rows. Standard errors are therefore those of one repetition.
     """
     r2 = np.stack([path.r2 for path in fold_paths])
     explained = np.stack([path.explained for path in fold_paths])
@@ -50,7 +47,7 @@ def combine_folds(
     relative_std = np.sqrt(np.mean(deviations**2, axis=0) / max(n_folds - 1, 1))
     sizes, steps = evaluated_sizes(count), np.arange(1, count + 1)
     weights = squares.sum(axis=1) / total
-    # R2 is not defined if all held-out rows of a fold are at the mean, up to rounding.
+    # R2 is undefined if all held-out rows of a fold are at the mean, up to rounding.
     varying = r2[weights > _ROUNDING]
     r2_std = varying.std(axis=0, ddof=1) if len(varying) > 1 else np.zeros(r2.shape[1])
     values = (weights @ r2, r2_std, relative, relative_std)
@@ -62,9 +59,9 @@ def smallest_sufficient_size(
 ) -> int:
     """Return the smallest admissible size that reaches the target.
 
-    If there is none, the largest size is returned.
+    If no size reaches the target, the largest size is returned.
 
-    The target is reached if it is within ``n_errors`` standard errors above the relative R2.
+    A size reaches the target if its relative R2 plus ``n_errors`` standard errors does.
     """
     reached = path.relative_r2 + n_errors * path.relative_r2_std >= target
     sufficient = sizes[reached[sizes - 1]]

@@ -1,4 +1,4 @@
-"""Parameters of `Panel` as constraints on the varying columns."""
+"""Validation of the parameters of `Panel`, and their use as constraints."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ColumnNames(NamedTuple):
     names: list[str] | None
 
     def label(self, column: int) -> str:
-        """Return how messages refer to a column."""
+        """Return the name or position by which messages refer to a column."""
         return str(int(column)) if self.names is None else repr(self.names[column])
 
     def positions(self, given: Any, parameter: str) -> np.ndarray:
-        """Return the positions of the columns in a parameter, which may be empty."""
+        """Return the positions of the columns in a parameter, possibly none."""
         is_empty = given is None or (isinstance(given, list | tuple) and not given)
         if isinstance(given, np.ndarray):
             is_empty = given.size == 0 or (given.dtype == bool and not given.any())
@@ -107,61 +107,31 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         raise ParameterError(f"`max_total` must be positive or None, got {max_total!r}.")
 
 
-class ColumnLimits(NamedTuple):
-    """Parameters of `Panel` that limit the selection, as given."""
-
-    n_features: int | None
-    include: Any
-    exclude: Any
-    costs: Any
-    bundles: Any
-    conflicts: Any
-    mean_range: Any
-    max_total: float | None
-
-    @classmethod
-    def from_parameters(cls, parameters: dict[str, Any]) -> ColumnLimits:
-        """Return the limits among the parameters of `Panel`."""
-        size = parameters["n_features_to_select"]
-        limits = (parameters[name] for name in cls._fields[1:])
-        return cls(None if size is None else int(size), *limits)
-
-
 def build_constraints(
-    given: ColumnLimits, names: ColumnNames, varying: np.ndarray, means: np.ndarray | None
+    given: dict[str, Any], names: ColumnNames, varying: np.ndarray, means: np.ndarray | None
 ) -> Constraints:
     """Translate parameters to constraints on the varying columns.
 
-    Parameters
-    ----------
-    given : ColumnLimits
-    names : ColumnNames
-    varying : bool ndarray of shape (width,)
-    means : ndarray of shape (width,) or None
-        Means of the columns in their original units, if a limit refers to them.
-
-    Returns
-    -------
-    Constraints
-        ``n_features`` is the number of allowed columns if no number is given.
+    ``means`` are the column means in their original units, required if a limit refers to them.
+    ``n_features`` is the number of allowed columns if no number is given.
     """
-    bundles, costs = names.bundles(given.bundles), names.costs(given.costs)
-    conflicts = names.conflicts(given.conflicts)
-    include = _add_bundles(names.positions(given.include, "include"), bundles)
-    exclude = _add_bundles(names.positions(given.exclude, "exclude"), bundles)
+    bundles, costs = names.bundles(given["bundles"]), names.costs(given["costs"])
+    conflicts = names.conflicts(given["conflicts"])
+    include = _add_bundles(names.positions(given["include"], "include"), bundles)
+    exclude = _add_bundles(names.positions(given["exclude"], "exclude"), bundles)
     _check_include(include, exclude, varying, names)
     allowed = np.ones(names.width, dtype=bool)
     allowed[exclude] = False
-    if given.mean_range is not None and means is not None:
-        low, high = given.mean_range
+    if given["mean_range"] is not None and means is not None:
+        low, high = given["mean_range"]
         outside = means < (-np.inf if low is None else low)
         outside |= means > (np.inf if high is None else high)
         outside[include] = False
         allowed[_add_bundles(np.flatnonzero(outside), bundles)] = False
     if not np.any(allowed & varying):
         others = ", and the others are constant" if exclude.size < names.width else ""
-        if given.mean_range is not None:
-            others = f", and `mean_range`={given.mean_range!r} leaves none of the others"
+        if given["mean_range"] is not None:
+            others = f", and `mean_range`={given['mean_range']!r} leaves none of the others"
         raise ParameterError(
             f"`exclude` leaves no column to select: it contains {exclude.size} of the "
             f"{names.width} columns of X, including those of their bundles{others}. Exclude fewer "
@@ -174,10 +144,10 @@ def build_constraints(
     bundles = [bundle for bundle in bundles if bundle.size > 1]
     available = allowed & varying
     count = int(np.sum(available)) + int(np.sum(~available[include]))
-    if given.n_features is not None:
-        _check_size(given.n_features, include, available, bundles)
-        count = given.n_features
-    has_total = given.max_total is not None and means is not None
+    if given["n_features_to_select"] is not None:
+        _check_size(given["n_features_to_select"], include, available, bundles)
+        count = given["n_features_to_select"]
+    has_total = given["max_total"] is not None and means is not None
     constraints = Constraints(
         n_features=count,
         include=index[include],
@@ -186,7 +156,7 @@ def build_constraints(
         bundles=[index[bundle] for bundle in bundles],
         conflicts=tuple(index[group[varying[group]]] for group in conflicts),
         signal=np.maximum(means[kept], 0.0) if has_total and means is not None else None,
-        max_signal=float(given.max_total) if given.max_total is not None else np.inf,
+        max_signal=float(given["max_total"]) if given["max_total"] is not None else np.inf,
     )
     if not constraints.is_feasible(constraints.include):
         raise ParameterError(
@@ -240,6 +210,6 @@ def _check_size(
 
 
 def _add_bundles(columns: np.ndarray, bundles: list[np.ndarray]) -> np.ndarray:
-    """Add all columns that share a bundle with one of the columns."""
+    """Add all columns in the bundles of the given columns."""
     touched = [bundle for bundle in bundles if np.isin(bundle, columns).any()]
     return np.unique(np.concatenate([columns, *touched]))

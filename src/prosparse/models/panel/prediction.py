@@ -1,4 +1,4 @@
-"""Predictions of a fitted panel in new rows: other variables, intervals and explained variance.
+"""Predictions, prediction intervals and explained variance in new rows.
 
 Symbols: x_P (q,) standardised variables of the panel, F = `weights` (d, q), L = `loadings` (d, p).
 The standardised prediction of all variables is L'F x_P.
@@ -28,13 +28,13 @@ class FittedPanel(NamedTuple):
 
     support: np.ndarray  # (p,) bool
     varying: np.ndarray  # (p,) bool
-    weights: np.ndarray  # (d, q) from the panel, in the order of the columns
+    weights: np.ndarray  # (d, q) map the panel, in the order of the columns, to scores
     loadings: np.ndarray  # (d, p)
     mean: np.ndarray  # (p,)
     scale: np.ndarray  # (p,)
     residual_std: np.ndarray  # (p,) in the units of the data
     width: np.ndarray  # (p,) half widths of intervals in an average row
-    exponent: float  # by which the intervals widen, see `conformal`
+    exponent: float  # see `conformal`
     covariance: np.ndarray  # (q, q) of the standardised panel
     depth: float  # total to which counts are scaled; 0 for other data
 
@@ -60,19 +60,8 @@ def predict_others(
 ) -> Predictions:
     """Predict the variables outside the panel in the units of the data.
 
-    Parameters
-    ----------
-    panel : FittedPanel
-    rows : CompletedPanel
-        Variables of the panel.
-    distance : ndarray of shape (n,)
-        Distances of the rows from the mean, see `conformal`.
-    row_total : callable
-        Returns the total counts of the rows, (n,); called for counts only.
-
-    Returns
-    -------
-    Predictions
+    ``distance`` (n,) are the panel distances of `conformal`. ``row_total`` returns the total counts
+    of the rows and is called for counts only.
     """
     outside = np.flatnonzero(~panel.support)
     mean, scale, residual_std = panel.mean[outside], panel.scale[outside], panel.residual_std
@@ -80,7 +69,7 @@ def predict_others(
     coefficients = panel.coefficients(outside)
     predicted = (rows.values @ coefficients.T) * scale + mean
     std = np.sqrt(residual_std**2 + rows.added_variance(coefficients) * scale**2)
-    # The variance that missing values add widens the intervals in proportion.
+    # The additional variance due to missing values widens the intervals in proportion.
     ratio = std / np.maximum(residual_std, np.finfo(float).tiny)
     ratio = np.where(residual_std > 0.0, ratio, 1.0)
     half = panel.width[outside] * row_factor(distance, panel.exponent)[:, None] * ratio
@@ -109,22 +98,9 @@ def calibrate_intervals(
 ) -> tuple[np.ndarray, float]:
     """Calibrate the intervals on new rows (split conformal prediction).
 
-    Parameters
-    ----------
-    panel : FittedPanel
-    rows : ndarray of shape (n, q)
-        Standardised variables of the panel, in which missing values are replaced.
-    others : ndarray of shape (n, k)
-        Standardised varying variables outside the panel; NaN if missing.
-    distance : ndarray of shape (n,)
-    coverage : float
-    name : callable
-        Returns the name of a column, for errors.
-
-    Returns
-    -------
-    width : ndarray of shape (p,)
-    exponent : float
+    ``rows`` (n, q) are the standardised variables of the panel, and ``others`` (n, k) the varying
+    variables outside the panel; NaN if missing. ``name`` returns the name of a column for error
+    messages. The result is the widths (p,) and the exponent.
     """
     columns = np.flatnonzero(panel.varying & ~panel.support)
     errors = np.abs(others - rows @ panel.coefficients(columns).T) * panel.scale[columns]
@@ -174,7 +150,7 @@ def squares_of_operator(
 def expected_squares(
     panel: FittedPanel, rows: CompletedPanel, entries: np.ndarray, groups: RowGroups | None
 ) -> ColumnSquares:
-    """Compute sums of squares; missing entries contribute what the model expects.
+    """Compute sums of squares, with expected squares of missing entries.
 
     ``entries``, (n, k), are the varying columns, standardised; NaN if missing.
     """
@@ -198,7 +174,8 @@ def expected_squares(
 def explained_proportion(squares: ColumnSquares, n_rows: int, is_scaled: bool) -> float:
     """Compute the proportion of explained variance of all columns.
 
-    Scaled columns with little variance in `fit` would dominate the sums: their weight is limited.
+    Scaled columns with little variance in `fit` would dominate the sums, so their weights are
+    limited.
     """
     residual, total = squares
     if is_scaled:

@@ -1,4 +1,4 @@
-"""From the data matrix of `fit` to centred, standardised columns without missing values."""
+"""Conversion of the data matrix of `fit` to complete, standardised columns."""
 
 from __future__ import annotations
 
@@ -50,21 +50,8 @@ def prepare(
 ) -> Prepared:
     """Complete, transform and standardise a validated data matrix.
 
-    Parameters
-    ----------
-    X : matrix of shape (n, p)
-    rows : RowGroups or None
-        Groups within which the columns are centred.
-    counts : bool
-        Whether counts are transformed to square roots, which are not scaled.
-    seed : int
-        Seed for draws of missing values.
-    names : ColumnNames
-        Names of the columns, for errors.
-
-    Returns
-    -------
-    Prepared
+    Columns are centred within groups. Counts are transformed to square roots of proportions, which
+    are not scaled. ``seed`` determines the draws of missing values.
     """
     X = _complete(X, rows, counts, seed, names)
     means, depth = container_of(X).raw_rows(X).extent().sums / X.shape[0], 0.0
@@ -85,7 +72,7 @@ def prepare(
 def _complete(
     X: TableLike, rows: RowGroups | None, counts: bool, seed: int, names: ColumnNames
 ) -> TableLike:
-    """Replace missing values by draws, if there are any."""
+    """Replace missing values, if any, by draws."""
     container = container_of(X)
     if counts or container.is_sparse or not container.in_memory:
         # Missing counts, and missing values of sparse or distributed data, are not supported.

@@ -1,4 +1,4 @@
-"""Fitted attributes of `Panel`, in the columns and units of the data matrix."""
+"""Fitted attributes of `Panel` for the columns and units of the data matrix."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def expand(values: np.ndarray, columns: Columns) -> np.ndarray:
 
 
 def relevance_order(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
-    """Return the varying columns by decreasing relevance, and the relevance of each.
+    """Sort the varying columns by relevance; also return their relevance.
 
     The panel comes first, in the order of selection, and others by decreasing communality.
     """
@@ -37,7 +37,7 @@ def relevance_order(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
 def describe_solution(
     solution: Solution, columns: Columns, rows: RowGroups | None
 ) -> dict[str, Any]:
-    """Return the fitted attributes that follow from the solution."""
+    """Convert the solution to fitted attributes."""
     kept, panel, path = columns.varying_index, solution.panel, solution.path
     variances, communality = solution.cross_validated.variances, solution.guide.communality
     total = float(variances.sum())
@@ -92,7 +92,7 @@ def _describe_intervals(solution: Solution, columns: Columns) -> dict[str, Any]:
 
 
 def _describe_groups(solution: Solution, rows: RowGroups | None) -> dict[str, Any]:
-    """Return the results of each group."""
+    """Return the fitted attributes with one result per group."""
     r2_by_group: dict[str, float] = {}
     coverage_by_group: dict[str, float] = {}
     results = {

@@ -6,12 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .factors import (
-    FactorModel,
-)
-from .heldout_r2 import (
-    posterior_weights,
-)
+from .factors import FactorModel
+from .heldout_r2 import posterior_weights
 
 # A variable has a proxy if the panel explains at least these proportions of its communality and of
 # its variance.
@@ -62,7 +58,7 @@ def model_covariance(model: FactorModel, columns: np.ndarray) -> np.ndarray:
 
 
 def _is_positive(eigenvalues: np.ndarray) -> np.ndarray:
-    """Return which eigenvalues are positive, up to rounding."""
+    """Return a mask of the eigenvalues that exceed rounding errors."""
     return np.asarray(eigenvalues > 1e-9 * max(float(np.max(eigenvalues, initial=0.0)), 1e-300))
 
 
@@ -71,7 +67,7 @@ def assign_proxies(
 ) -> np.ndarray:
     """Assign to each column the most correlated column of the panel.
 
-    Columns that the panel predicts poorly have no proxy, -1. Columns of the panel are their own
+    The proxy is -1 for columns that the panel predicts poorly. Columns of the panel are their own
     proxies.
     """
     W = model.W / np.sqrt(model.psi + np.sum(model.W**2, axis=1))[:, None]

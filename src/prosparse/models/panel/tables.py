@@ -10,7 +10,7 @@ import numpy as np
 from ...data.arrays import Array, to_numpy
 from ...data.frames import data_frame
 
-# `summarise_panel` lists variables with a smaller R2: the limit, and the maximum number of names.
+# `summarise_panel` lists variables whose R2 is below the limit, up to a maximum number of names.
 MAX_UNPREDICTED_R2, MAX_NAMED = 0.1, 10
 
 
@@ -40,7 +40,7 @@ def tabulate_panel(
     communality: np.ndarray,
     proxied: list[list[str]],
 ) -> Any:
-    """Return the variables of a panel as a data frame; see `Panel.panel_to_frame`."""
+    """Tabulate the variables of a panel for `Panel.panel_to_frame`."""
     is_included = np.isin(order, list(included))
     reasons = [
         f"marker of {label}" if label else "included" if given else "selected"
@@ -66,8 +66,8 @@ def summarise_panel(
 ) -> str:
     """Describe the panel and the variables that it does not predict.
 
-    ``r2_limits``, (p, 3), are R2 with its limits, and ``outside``, (p,), marks the varying
-    variables outside the panel.
+    ``r2_limits``, (p, 3), contains R2 and its confidence limits. ``outside``, (p,), marks the
+    varying variables outside the panel.
     """
     r2, _, upper = r2_limits.T
     lost = np.flatnonzero(outside & (upper < MAX_UNPREDICTED_R2))

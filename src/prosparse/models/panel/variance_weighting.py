@@ -1,14 +1,14 @@
 """Weights that prefer variables with large variance.
 
-Many variables are nearly as good as the best one, and selecting another of them costs little. If
-the variables have comparable units (log expression, grey values), those with large variance tend to
+Many variables have nearly the largest gain, and the choice among these costs little. If the
+variables have comparable units (log expression, grey values), those with large variance tend to
 distinguish the rows. The gain of variable k is therefore multiplied by (1 + F_k) / 2, where
 
     F_k = 1/p  sum_j P(variable k has a larger variance than variable j)
 
-is the expected proportion of variables with a smaller variance. Only the order of the standard
-deviations matters, so that no unit dominates, and no gain is reduced by more than half. The
-logarithm of the standard deviation of n Gaussian rows has the variance 1 / (2 (n - 1)), so that
+is the expected proportion of variables with a smaller variance. F_k depends mainly on the order of
+the standard deviations, so that no unit dominates, and no gain is reduced by more than half. The
+logarithm of the standard deviation of n Gaussian rows has variance 1 / (2 (n - 1)), so that
 
     P(variable k has a larger variance than variable j) = Phi((log s_k - log s_j) (n - 1)^1/2).
 
@@ -26,19 +26,10 @@ _STEPS_PER_ERROR, _MAX_STEPS = 8, 1_000
 
 
 def variance_weights(scale: np.ndarray, n: int) -> np.ndarray:
-    """Compute the factor by which the gain of each variable is multiplied.
+    """Compute the factors that multiply the gains of the variables, (p,).
 
-    Parameters
-    ----------
-    scale : ndarray of shape (p,)
-        Standard deviations of the variables in their original units.
-    n : int
-        Number of rows.
-
-    Returns
-    -------
-    ndarray of shape (p,)
-        Weights between `MIN_WEIGHT` and 1.
+    ``scale`` (p,) are the standard deviations in the original units, from n rows. The factors are
+    between `MIN_WEIGHT` and 1.
     """
     return np.asarray(MIN_WEIGHT + (1.0 - MIN_WEIGHT) * proportion_less_variable(scale, n))
 
@@ -46,7 +37,8 @@ def variance_weights(scale: np.ndarray, n: int) -> np.ndarray:
 def proportion_less_variable(scale: np.ndarray, n: int) -> np.ndarray:
     """Compute the expected proportion of smaller variances, F, (p,).
 
-    A variable itself counts one half. The sum over pairs is computed on a grid.
+    The comparison of a variable with itself counts one half. The sum over pairs is computed on a
+    grid.
     """
     logs = np.log(scale)
     per_error = np.sqrt(max(n - 1.0, 1.0))

@@ -15,7 +15,7 @@ import math
 import numpy as np
 from scipy.special import gammaln
 
-from ...numerics.bessel import kv_ratio, log_kv, scaled_k
+from ...numerics.bessel import log_kv_and_ratio, scaled_k
 
 
 def bessel_ratio(omega: float, z: np.ndarray) -> np.ndarray:
@@ -29,7 +29,8 @@ def bessel_ratio(omega: float, z: np.ndarray) -> np.ndarray:
         ratio = below + 2 * omega / z
     else:
         flat = z.reshape(-1, 1)
-        ratio = kv_ratio(-omega, flat) if omega < 0 else 1.0 / kv_ratio(omega + 1.0, flat)
+        ratio = log_kv_and_ratio(max(-omega, omega + 1.0), flat)[1]
+        ratio = ratio if omega < 0 else 1.0 / ratio
     return ratio.reshape(z.shape)
 
 
@@ -99,7 +100,7 @@ class HyperbolicPrior:
         if abs(self.omega) <= 1.0:
             log_k = np.log(scaled_k(np.asarray(abs(self.omega)), z)) - z
         else:
-            log_k = log_kv(abs(self.omega), z.reshape(-1, 1)).reshape(z.shape)
+            log_k = log_kv_and_ratio(abs(self.omega), z.reshape(-1, 1))[0].reshape(z.shape)
         log_constant = 0.5 * np.log(2.0 / np.pi) + self.shape * np.log(self.rate)
         log_constant -= gammaln(self.shape)
         power = self.shape - 0.5

@@ -23,7 +23,7 @@ from ...errors import (
     plural,
     warn,
 )
-from ...structure.row_diagnostics import find_duplicates
+from ...structure.duplicate_rows import find_duplicates
 from .._base import VariableSelector
 from .averaging import Average, mixture_interval
 from .null_test import NullData

@@ -17,7 +17,7 @@ CRITERIA = {
 
 
 def explain_penalty(model: VariableSelector, path: ModelPath | None, n_selected: int) -> str | None:
-    """State the penalty, and the criterion that selected it."""
+    """Report the penalty and the criterion that selected it."""
     if path is None:
         return None
     criterion = CRITERIA.get(model.criterion_)

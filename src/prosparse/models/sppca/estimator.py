@@ -1,4 +1,4 @@
-"""The `SPPCA` estimator. The mathematics is in `model`."""
+"""Estimator class `SPPCA`; `model` describes the mathematics."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class SPPCA(GaussianProjection):
     ----------
     n_components : int or "auto", default="auto"
         Number of components, below min(n_samples, n_features). "auto" counts the eigenvalues that
-        exceed those of white noise. The count is the smaller one of those for the columns, with and
-        without division by their noise standard deviations.
+        exceed those of white noise, with and without division of the columns by their noise
+        standard deviations, and uses the smaller count.
     penalty : {"slope", "aic", "bic", "ebic"} or float, default="slope"
         Criterion that selects the l1 penalty (slope heuristic, AIC, BIC, extended BIC), or the
-        penalty itself, in units of the log-likelihood per unit of loading. If the path has too
-        few large models for the slope heuristic, extended BIC replaces it; see ``criterion_``.
+        penalty itself, in units of the log-likelihood per unit of loading. If the path has too few
+        large models for the slope heuristic, extended BIC is used instead (see ``criterion_``).
     penalties : array-like or None, default=None
         Grid of penalties. By default, 100 values from 0 to the smallest penalty at which all
         loadings are zero.
@@ -53,13 +53,13 @@ class SPPCA(GaussianProjection):
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features_in_)
-        Loadings W' with exact zeros, in decreasing order of their norms.
+        Loadings of the components, with exact zeros, in decreasing order of norm.
     n_components_ : int
         Number of components.
     penalties_ : ndarray of shape (n_penalties,)
         Penalties along the path, increasing.
     log_likelihood_path_ : ndarray of shape (n_penalties,)
-        Maximum log-likelihood with the nonzero loadings of each penalty, without shrinkage.
+        Log-likelihood maximised without penalty over the nonzero loadings of each fit.
     n_parameters_path_ : ndarray of int, shape (n_penalties,)
         Number of nonzero loadings at each penalty, plus one for the noise variance.
     criterion_path_ : ndarray of shape (n_penalties,)
@@ -72,7 +72,7 @@ class SPPCA(GaussianProjection):
     slope_ : Slope or None
         Result of the slope heuristic, if it was used.
     support_ : ndarray of bool, shape (n_features_in_,)
-        Variables with a nonzero loading.
+        Mask of the variables with a nonzero loading.
     n_selected_ : int
         Number of selected variables.
     relevance_ : ndarray of shape (n_features_in_,)
@@ -80,7 +80,7 @@ class SPPCA(GaussianProjection):
     ranking_ : ndarray of int, shape (n_features_in_,)
         Rank of each variable by relevance, 1 for the most relevant.
     explained_variance_ : ndarray of shape (n_components_,)
-        Variance that each component adds to the span of the preceding components.
+        Variance explained by each component in addition to the preceding ones.
     explained_variance_ratio_ : ndarray of shape (n_components_,)
         ``explained_variance_`` as a proportion of the total variance.
     noise_variance_ : float
@@ -90,7 +90,7 @@ class SPPCA(GaussianProjection):
     scale_ : ndarray of shape (n_features_in_,)
         Ones: the columns are not scaled.
     varying_ : ndarray of bool, shape (n_features_in_,)
-        False for constant columns.
+        Mask of the columns that are not constant.
     objective_path_ : ndarray of shape (n_iter_,)
         Lower bound of the penalised log-likelihood after each iteration at the selected penalty.
     n_iter_ : int
@@ -100,11 +100,11 @@ class SPPCA(GaussianProjection):
 
     Notes
     -----
-    ``transform`` returns posterior means of the factors. The columns should have comparable
-    units, because the noise variance is common to all variables.
+    ``transform`` returns posterior means of the factors. The noise variance is common to all
+    variables, so the columns should have comparable units.
 
     The slope heuristic and extended BIC correct for the selection of the loadings by the data.
-    AIC and BIC do not, and retain more loadings.
+    AIC and BIC make no such correction and retain more loadings.
 
     References
     ----------
@@ -139,7 +139,7 @@ class SPPCA(GaussianProjection):
         self.verbose = verbose
 
     def fit(self, X: Table, y: object = None) -> Self:
-        """Fit the path of penalties and select one of them.
+        """Fit the model along a path of penalties and select a penalty.
 
         Parameters
         ----------
@@ -192,12 +192,12 @@ class SPPCA(GaussianProjection):
         self.stop_reason_ = found.reason
 
     def _projection(self) -> np.ndarray:
-        """Return the posterior mean map of the factors, M^-1 W', [BJ15] (7)."""
+        """Compute the map from rows to posterior means of the factors, M^-1 W'."""
         W = to_numpy(self.components_).astype(float)
         return np.linalg.solve(W @ W.T + self.noise_variance_ * np.eye(W.shape[0]), W)
 
     def _factor_covariance(self) -> FactorCovariance:
-        """Return W W' + sigma2 I by the singular value decomposition of W."""
+        """Diagonalise W W' + sigma2 I by the singular value decomposition of W."""
         varying, sigma2 = np.flatnonzero(to_numpy(self.varying_)), self.noise_variance_
         W = to_numpy(self.components_)[:, varying].astype(float)
         _, lengths, axes = np.linalg.svd(W, full_matrices=False)

@@ -12,13 +12,15 @@ dimensions whose Gram matrix s = n sigma2 M^-1 + sum_i e_i e_i' is the same for 
 
     w_jl = soft( (Y'e)_jl - sum_{k != l} s_lk w_jk , sigma2 lambda ) / s_ll ,
 
-Exact coordinate descent solves it for all rows at once, with exact zeros. (The paper's quadratic
-approximation (8) never reaches zero, and its (9) has an additional factor 1/2.) If few loadings
-are nonzero, or the noise is small, `newton` is many times faster and reaches the same optimum.
+Coordinate descent solves this exactly for all rows at once, with exact zeros. (The quadratic
+approximation (8) in [BJ15] never reaches zero, and (9) has an additional factor 1/2.) If few
+loadings are nonzero, or the noise is small, `newton` is many times faster and reaches the same
+optimum.
 
-The likelihood is invariant under rotations of W, the penalty is not: between penalties the axes
-are rotated to minimise |W|_1. W = 0 is stationary for every lambda > 0. Paths therefore start from
-the maximum likelihood estimate of probabilistic PCA, and the penalty increases.
+The likelihood is invariant under rotations of W, but the penalty is not. Between penalties, the
+axes are therefore rotated to minimise |W|_1. W = 0 is stationary for every lambda > 0. Paths
+therefore start from the maximum likelihood estimate of probabilistic PCA, and the penalty
+increases.
 """
 
 from __future__ import annotations
@@ -39,23 +41,23 @@ N_SWEEPS = 2  # sweeps of coordinate descent per M-step; more sweeps do not redu
 class State(NamedTuple):
     """Loadings and noise variance after an EM iteration."""
 
-    W: Array  # (d, p) loadings, the transpose of the paper's
+    W: Array  # (d, p) loadings, transposed relative to [BJ15]
     sigma2: float  # noise variance
     bound: float  # lower bound of the penalised log-likelihood; equal to it at convergence
 
 
 def init(parts: Spectrum, d: int) -> State:
-    """Return probabilistic PCA (Tipping & Bishop 1999), rotated to sparsity."""
+    """Initialise by probabilistic PCA (Tipping & Bishop 1999), rotated."""
     xp, n, p = parts.op.xp, parts.n, parts.op.shape[1]
     values = parts.eigenvalues / n
     least = MIN_NOISE * float(xp.sum(values)) / p
     sigma2 = max(float(xp.sum(values[d:])) / (p - d), least)
     W = (parts.directions(d) * xp.sqrt(xp.clip(values[:d] - sigma2, 0.0, None))).T
-    return State(sparsest_rotation(W, xp), sigma2, -math.inf)
+    return State(sparsest_rotation(W), sigma2, -math.inf)
 
 
 def log_likelihood(op: Operator, n: int, state: State) -> float:
-    """Return sum_i log N(y_i; 0, W'W + sigma2 I), by Woodbury's identity."""
+    """Compute sum_i log N(y_i; 0, W'W + sigma2 I) by Woodbury's identity."""
     W, sigma2 = state.W, state.sigma2
     xp, (d, p) = op.xp, W.shape
     M = W @ W.T + sigma2 * eye_like(W @ W.T, xp)
@@ -86,7 +88,7 @@ def make_step(
         M_inverse = 0.5 * (M_inverse + M_inverse.T)
         B, s = products(op, W.T @ M_inverse)
         B, s = B.T, s + n * sigma2 * M_inverse
-        # M-step, (6) maximised exactly instead of by (8) and (9); then (10)
+        # M-step: exact maximum of (6) instead of (8) and (9), then (10)
         W = lasso_rows(W, B, s, sigma2 * penalty, xp, sweeps=sweeps, allowed=allowed)
         residual = total - 2.0 * float(xp.sum(B * W)) + float(xp.sum((s @ W) * W))
         new_sigma2 = max(residual, MIN_NOISE * total) / (n * p)
@@ -101,7 +103,7 @@ def make_step(
 
 
 def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float:
-    """Return the largest relative violation of the conditions."""
+    """Return the largest relative violation of the optimality conditions."""
     xp, W, sigma2 = op.xp, state.W, state.sigma2
     M_inverse = xp.linalg.inv(W @ W.T + sigma2 * eye_like(W @ W.T, xp))
     B, s = products(op, W.T @ M_inverse)

@@ -2,21 +2,21 @@
 
 The steps of EM are proportional to the noise variance, so that EM converges slowly if the noise is
 small, e.g. for columns of very different variance. The log-likelihood itself is smooth. With
-C = W'W + sigma2 I, S = X'X, K = C^-1, Q = K S K, G = n K - Q and R = 2 Q - n K, a change U of W
-and v of sigma2 changes C by D = U'W + W'U + v I, and the log-likelihood to second order by
+C = W'W + sigma2 I, S = X'X, K = C^-1, Q = K S K, G = n K - Q and R = 2 Q - n K, a change U of W and
+v of sigma2 changes C by D = U'W + W'U + v I. To second order, it changes the log-likelihood by
 
     - tr(G D) / 2  -  tr(R D K D) / 4  -  tr(G U'U) / 2 .
 
-A step maximises this minus the penalty of W + U (`proximal_step`), a lasso solved by an active set.
-Loadings that would change their sign become zero, and the others are computed again. Zero loadings
-enter if the gradient *after* the step exceeds the penalty. (Lee, Sun & Saunders 2014, "Proximal
-Newton-type methods for minimizing composite functions".)
+A step maximises this expression minus the penalty of W + U (`proximal_step`), a lasso problem that
+is solved by an active-set method. Loadings that would change sign are set to zero, and the others
+are recomputed. Zero loadings enter if the gradient *after* the step exceeds the penalty. (Lee, Sun
+& Saunders 2014, "Proximal Newton-type methods for minimizing composite functions".)
 
 The likelihood is invariant under rotations of W. Until enough loadings are zero to fix the axes,
 the curvature along rotations is zero, whereas the curvature in other directions increases as the
-noise decreases. A line search would shorten the step in all directions. Instead the curvature is
-damped (Levenberg & Marquardt) until the step increases the objective, and the damping decreases
-while the quadratic model predicts the increase well.
+noise decreases. A line search would shorten the step in all directions. Instead, the curvature is
+damped (Levenberg & Marquardt) until the step increases the objective. The damping decreases while
+the quadratic model predicts the increase well.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from scipy import linalg
 
 from .l1 import violation
 
-MAX_COLUMNS = 1000  # up to which X'X is stored
-# Maximum number of loadings in a step, which costs its cube; larger if the noise is small.
+MAX_COLUMNS = 1000  # maximum number of columns for which X'X is stored
+# Maximum number of loadings in a step, whose cost is cubic in it. The maximum is larger if the
+# noise is small.
 MAX_LOADINGS, MAX_LOADINGS_TINY_NOISE = 400, 1000
 TINY_NOISE_RATIO = 1e4  # mean square of the data relative to a noise variance that counts as small
 MAX_LOG_NOISE_STEP = 2.0  # maximum change of log sigma2 in a step
 MAX_ROUNDS = 12  # maximum number of active sets in a step
-N_FINAL_ROUNDS = 3  # last active sets, in which no loading enters
+N_FINAL_ROUNDS = 3  # number of final active sets, in which no loading enters
 MIN_DAMPING, MAX_DAMPING = 1e-8, 1e3  # relative to the diagonal of the curvature
 DAMPING_INCREASE = 30.0  # factor after a step that decreases the objective
 DAMPING_DECREASE = 0.2  # factor after a step that was predicted well
@@ -55,7 +56,7 @@ class Sums(NamedTuple):
 
 
 def sums_of(S: np.ndarray, n: int, min_noise: float) -> Sums:
-    """Return the statistics, with a factor of S = X'X by its eigendecomposition."""
+    """Compute the statistics, and a factor of S = X'X by eigendecomposition."""
     values, axes = np.linalg.eigh(S)
     present = values > 0.0
     factor = np.sqrt(values[present])[:, None] * axes[:, present].T
@@ -76,8 +77,8 @@ class Point(NamedTuple):
 def evaluate(sums: Sums, W: np.ndarray, sigma2: float) -> Point:
     """Evaluate the log-likelihood by Woodbury's identity.
 
-    tr(S K) is the sum over rows y of the minimum of |y - W'e|^2 / sigma2 + |e|^2, at e = M^-1 W y.
-    Unlike tr(S) - tr(A S W'), this form has no cancellation if the noise is small.
+    tr(S K) is the sum over rows y of the minimum of |y - W'e|^2 / sigma2 + |e|^2 over e, attained
+    at e = M^-1 W y. Unlike tr(S) - tr(A S W'), this form has no cancellation if the noise is small.
     """
     d, p = W.shape
     M = W @ W.T
@@ -92,12 +93,12 @@ def evaluate(sums: Sums, W: np.ndarray, sigma2: float) -> Point:
 
 
 def tiny_noise(sums: Sums, sigma2: float) -> bool:
-    """Return whether EM is slow and sums cancel because the noise is small."""
+    """Return whether the noise is so small that EM is slow and sums cancel."""
     return sums.total > TINY_NOISE_RATIO * sigma2 * sums.n * sums.S.shape[0]
 
 
 def gradient(sums: Sums, point: Point) -> np.ndarray:
-    """Return the gradient -W G of the log-likelihood in W, (d, p)."""
+    """Compute the gradient -W G of the log-likelihood in W, (d, p)."""
     return point.ASK - sums.n * point.A
 
 
@@ -124,7 +125,7 @@ class Curvature:
         trace_SKKK = (sums.total - 3.0 * SP + 3.0 * SPP - SPPP) / sigma2**3
         self.noise_gradient = -0.5 * sigma2 * (n * trace_K - trace_SKK)
         of_noise = 0.5 * sigma2**2 * (2.0 * trace_SKKK - n * trace_KK) - self.noise_gradient
-        # Rounding can make the curvature negative; a small positive value replaces it.
+        # A negative curvature, due to rounding, is replaced by a small positive value.
         self.noise_curvature = max(of_noise, 1e-12 * n * p)
         self.mixed = self._of_loadings(np.zeros_like(W), sigma2)
 
@@ -133,7 +134,7 @@ class Curvature:
         return (V - (V @ point.W.T) @ point.A) / point.sigma2
 
     def _of_loadings(self, U: np.ndarray, v: float) -> np.ndarray:
-        """(A D R + W R D K) / 2 + U G."""
+        """Compute (A D R + W R D K) / 2 + U G."""
         W, A, n, WR = self.point.W, self.point.A, self.sums.n, self.WR
         AD = (A @ U.T) @ W + (A @ W.T) @ U + v * A
         WRD = (WR @ U.T) @ W + (WR @ W.T) @ U + v * WR
@@ -147,9 +148,9 @@ class Curvature:
 
 
 def curvature(sums: Sums, point: Point, free: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the negative Hessian as a matrix, and the derivative in log sigma2.
+    """Compute the negative Hessian matrix, and the derivative in log sigma2.
 
-    The variables are the ``free`` loadings, (d, p) bool, and log sigma2, which is last.
+    The variables are the ``free`` loadings, (d, p) bool, followed by log sigma2.
     """
     sigma2, n = point.sigma2, sums.n
     inside = np.flatnonzero(np.any(free | (point.W != 0), axis=0))
@@ -167,7 +168,7 @@ def curvature(sums: Sums, point: Point, free: np.ndarray) -> tuple[np.ndarray, f
     WKW, WRW, same = A @ W.T, WR @ W.T, np.eye(W.shape[0])
     for columns, components in ((Q, WKW - same), (K, 0.5 * (WRW - n * WKW) + n * same)):
         H += _entries(columns, j, j) * _entries(components, a, a)
-    # Noise: columns without loadings have K = I / sigma2 and enter only through traces.
+    # Noise: columns without loadings have K = I / sigma2 and contribute only to traces.
     outside = p - inside.size
     left = sums.total - float(np.trace(S))
     trace_G = float(np.trace(G)) + outside * n / sigma2 - left / sigma2**2
@@ -189,7 +190,7 @@ def _entries(matrix: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.nd
 
 
 class CurvatureMatrix:
-    """Negative Hessian at one point as a matrix, for the included loadings."""
+    """Matrix of the negative Hessian at one point, for the included loadings."""
 
     def __init__(self, sums: Sums, point: Point):
         self.sums, self.point = sums, point
@@ -215,7 +216,7 @@ Solver = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[np.ndarray, float
 
 
 def make_solver(matrix: CurvatureMatrix, damping: float) -> Solver:
-    """Return a Cholesky solver with ``damping`` times the diagonal added."""
+    """Build a Cholesky solver with ``damping`` times the diagonal added."""
 
     def solve(
         gradient: np.ndarray, free: np.ndarray, fixed: np.ndarray
@@ -261,7 +262,7 @@ def proximal_step(
 ) -> Step | None:
     """Maximise the quadratic model of the penalised log-likelihood.
 
-    Returns None if the model is unbounded. Loadings outside ``allowed`` do not change.
+    The result is None if the model is unbounded. Loadings outside ``allowed`` do not change.
     """
     W = hessian.point.W
     free = W != 0 if penalty > 0.0 else np.ones_like(W, dtype=bool)
@@ -302,7 +303,7 @@ def improve(
     allowed: np.ndarray | None = None,
     gap: float = 0.0,
 ) -> tuple[Point | None, float]:
-    """Return a point with a larger objective, and the damping of the next step.
+    """Find a point with a larger objective, and the damping of the next step.
 
     The point is ``point`` itself if the predicted increase is below ``tol`` or rounding, or if the
     optimality conditions hold to ``gap`` times the penalty. It is None if no step increases the
@@ -357,8 +358,8 @@ def _objective(point: Point, penalty: float) -> float:
 def _extend(sums: Sums, point: Point, step: Step, after: Point, penalty: float) -> Point:
     """Extend a well predicted step while the objective increases.
 
-    Steps away from a saddle point, or from shrunken loadings, are long, and the curvature does
-    not determine their length.
+    Steps away from a saddle point or from shrunken loadings are long, and their length does not
+    follow from the curvature.
     """
     length = 1.0
     while True:

@@ -31,7 +31,7 @@ OPTIMALITY_TOL = 1e-5  # violation of the optimality conditions, relative to the
 
 
 class Problem(NamedTuple):
-    """Data and stopping rule."""
+    """Data and stopping rule of a fit."""
 
     parts: Spectrum
     sums: newton.Sums | None  # sufficient statistics for Newton's method; None: EM only
@@ -40,7 +40,7 @@ class Problem(NamedTuple):
 
 
 def problem_of(parts: Spectrum, max_iter: int, tol: float) -> Problem:
-    """Return the problem, with X'X for Newton's method if it is small."""
+    """Build the problem, with X'X for Newton's method if it is small."""
     op, sums = parts.op, None
     if op.shape[1] <= newton.MAX_COLUMNS:
         S = to_numpy(op.gram()).astype(float)
@@ -57,10 +57,10 @@ class PenalisedFit(NamedTuple):
 
 
 def fit_one(problem: Problem, start: State, penalty: float) -> PenalisedFit:
-    """Maximise with decreasing tolerances until the optimality conditions hold."""
+    """Maximise with decreasing tolerance until the optimality conditions hold."""
     op, n = problem.parts.op, problem.parts.n
     xp, size = op.xp, n * op.shape[1]
-    W = zero_rounding_errors(sparsest_rotation(start.W, xp), xp)
+    W = zero_rounding_errors(sparsest_rotation(start.W), xp)
     state = start._replace(W=W, bound=-math.inf)
     runs: list[Run[State]] = []
     left = problem.max_iter
@@ -88,7 +88,7 @@ def fit_one(problem: Problem, start: State, penalty: float) -> PenalisedFit:
         ):
             break
         finer += 1
-    if penalty == 0.0:  # zeros come from the rotation, up to rounding errors
+    if penalty == 0.0:  # the rotation makes entries zero up to rounding errors
         state = state._replace(W=zero_rounding_errors(state.W, xp))
     return PenalisedFit(state, runs)
 
@@ -96,7 +96,7 @@ def fit_one(problem: Problem, start: State, penalty: float) -> PenalisedFit:
 def use_newton(problem: Problem, state: State) -> bool:
     """Return whether Newton's method is faster than EM.
 
-    A Newton step costs the cube of the number of nonzero loadings. EM converges slowly if the
+    The cost of a Newton step is cubic in the number of nonzero loadings. EM converges slowly if the
     noise is small.
     """
     xp, sums = problem.parts.op.xp, problem.sums
@@ -110,7 +110,7 @@ def use_newton(problem: Problem, state: State) -> bool:
 def select_step(
     problem: Problem, state: State, penalty: float, tol: float, allowed: Array | None = None
 ) -> tuple[Callable[[State], State], Anderson | None]:
-    """Return Newton steps if `use_newton`, else EM with Anderson acceleration."""
+    """Return Newton steps or EM steps with Anderson acceleration."""
     op, sums = problem.parts.op, problem.sums
     by_em = make_step(op, problem.parts.n, penalty, allowed)
     if sums is None or not use_newton(problem, state):
@@ -137,8 +137,8 @@ def select_step(
 def refit(problem: Problem, state: State, near: State | None = None) -> State:
     """Maximise the likelihood over the nonzero loadings of ``state``.
 
-    The slope heuristic requires these likelihoods, which the criteria compare. The iterations start
-    from ``near``, the refit at the preceding penalty, if it has the higher likelihood.
+    The criteria compare these likelihoods. The iterations start from ``near``, the refit at the
+    preceding penalty, if its likelihood is higher.
     """
     op, n = problem.parts.op, problem.parts.n
     tol = problem.tol * n * op.shape[1]
@@ -167,12 +167,13 @@ class PenaltySearch(NamedTuple):
 
 
 def find_largest_penalty(problem: Problem, start: State) -> PenaltySearch:
-    """Return the smallest penalty at which the path ends in W = 0, to 1 %."""
+    """Find the smallest penalty at which the path ends in W = 0, to 1 %."""
     xp, n = problem.parts.op.xp, problem.parts.n
     low, state = 0.0, start
     high = 1e-3 * n * float(xp.max(xp.abs(start.W))) / start.sigma2 or 1.0
-    # Below `break_even` the start has a larger objective than W = 0, so that no fit ends there.
-    # The search starts at the largest power of two times `high` below a sixteenth of it.
+    # At penalties below `break_even`, the start has a larger objective than W = 0, so that no fit
+    # ends at W = 0. The search starts below a sixteenth of `break_even`, at `high` times a power of
+    # two.
     op = problem.parts.op
     noise = float(xp.sum(op.column_squares())) / (n * op.shape[1])
     nothing = penalised_likelihood(problem, State(xp.zeros_like(start.W), noise, -math.inf))
@@ -208,8 +209,8 @@ def fit_path(
 ) -> list[PenalisedFit]:
     """Fit increasing penalties.
 
-    Each fit starts from the best of the preceding fit, the linear extrapolation of the two
-    preceding fits, and the ``known`` states.
+    Each fit starts from the state with the largest objective among the preceding fit, the linear
+    extrapolation of the two preceding fits, and the ``known`` states.
     """
     xp = problem.parts.op.xp
     likelihoods = [penalised_likelihood(problem, state) for state in known]
@@ -255,7 +256,7 @@ def penalised_likelihood(problem: Problem, state: State) -> PenalisedLikelihood:
 def extrapolate(before: State, state: State, ratio: float, xp: Namespace) -> State:
     """Extrapolate from ``before`` through ``state`` by a ratio of their distance.
 
-    No loading becomes zero here: each keeps at least a tenth of its value.
+    No loading becomes zero, because each retains at least a tenth of its value.
     """
     W = state.W + ratio * (state.W - before.W)
     W = xp.where(W * state.W > 0.1 * state.W * state.W, W, 0.1 * state.W)
@@ -263,7 +264,7 @@ def extrapolate(before: State, state: State, ratio: float, xp: Namespace) -> Sta
 
 
 def refit_likelihoods(problem: Problem, fits: list[PenalisedFit]) -> np.ndarray:
-    """Return the maximum log-likelihood over the nonzero loadings of each fit."""
+    """Maximise the log-likelihood over the nonzero loadings of each fit."""
     parts, values = problem.parts, np.empty(len(fits))
     xp = parts.op.xp
     best: State | None = None

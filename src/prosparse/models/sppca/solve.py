@@ -1,4 +1,4 @@
-"""Path of penalties and selection of one of its fits.
+"""Fits along a path of penalties, and selection of one of the fits.
 
 Fits are in the units of the operator. Penalties and likelihoods are given, compared and reported
 in the units of the data; `Columns` converts between them.
@@ -20,7 +20,7 @@ from ...data.arrays import to_numpy
 from ...errors import InputError
 from ...inference.loop import StopReason, worst
 from ...numerics.spectrum import added_squares, spectrum
-from ...selection.criteria import aic, bic, ebic
+from ...selection.criteria import ebic
 from ...selection.dimension import resolve_dimension
 from ...selection.slope import Slope, robust_slope, selection_shape
 from ...structure import MIN_DOF, StandardisedData, count_components
@@ -38,7 +38,7 @@ class Options(NamedTuple):
 
     n_components: int | Literal["auto"]
     penalty: Criterion | float  # criterion, or value
-    penalties: np.ndarray | None  # grid; None: the default one
+    penalties: np.ndarray | None  # grid; None: the default grid
     columns: Columns  # conversion to the units of the data
     max_iter: int
     tol: float
@@ -62,9 +62,9 @@ class Evaluation(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Fit in the units of the operator; path and criterion in those of the data."""
+    """Selected fit in the units of the operator; path in those of the data."""
 
-    loadings: np.ndarray  # (d, p) in decreasing order of norm, the largest of each positive
+    loadings: np.ndarray  # (d, p) in decreasing order of norm; the largest entries are positive
     order: np.ndarray  # (p,) variables in decreasing order of the norm of their loadings
     relevance: np.ndarray  # (p,) norm of the loadings relative to the largest
     selected: np.ndarray  # variables with a nonzero loading
@@ -124,12 +124,12 @@ def solve(op: Operator, options: Options) -> Solution:
 
 
 def shared_dimension(op: Operator, options: Options) -> int | None:
-    """Return the maximum of an estimated number of components, or None.
+    """Bound an estimated number of components; None if the number is given.
 
-    None if there is none.
+    Eigenvalues exceed those of white noise if columns differ in noise.
 
-    Eigenvalues exceed white noise if columns differ in noise. At most the components are fitted
-    that exceed it after division of each column by its noise standard deviation.
+    The maximum is the number of components that exceed white noise after division of each column by
+    its noise standard deviation.
     """
     if not isinstance(options.n_components, str) or op.shape[0] <= MIN_DOF:
         return None
@@ -146,7 +146,7 @@ def penalty_grid(options: Options, vanishing: float) -> np.ndarray:
     if options.penalties is not None:
         given = [] if isinstance(penalty, str) else [penalty]
         return np.asarray(per_length(np.union1d(options.penalties, given)))
-    if not isinstance(penalty, str):  # two smaller penalties provide a start
+    if not isinstance(penalty, str):  # two smaller penalties provide starting values
         return np.asarray(per_length(penalty) * np.array([0.1, 0.3, 1.0]))
     # The quadratic spacing is dense at small penalties, where the models are large.
     return vanishing * np.linspace(0.0, 1.0, N_PENALTIES) ** 2
@@ -156,10 +156,10 @@ def evaluate_penalties(path: PenaltyPath, n: int, n_loadings: int, options: Opti
     """Evaluate the criterion along the path.
 
     The slope heuristic estimates the penalty per parameter from models that are larger than
-    necessary. Data with few columns, or with structure in every variable, have too few such
-    models, and [BMM12] recommend another criterion. On the default grid this is extended BIC
-    [CC08], which also corrects for the selection of the loadings by the data. On a grid given by
-    the user the error is raised, because more penalties may help.
+    necessary. Data with few columns, or with structure in every variable, have too few such models,
+    and [BMM12] recommend another criterion. On the default grid, this is extended BIC [CC08], which
+    also corrects for the selection of the loadings by the data. On a grid given by the user, an
+    error is raised, because a finer grid may suffice.
     """
     penalty = options.penalty
     likelihood, n_nonzero = path.log_likelihood, path.n_parameters - 1
@@ -173,9 +173,9 @@ def evaluate_penalties(path: PenaltyPath, n: int, n_loadings: int, options: Opti
         else:
             return Evaluation(slope.criterion, "slope", slope)
     if penalty == "aic":
-        return Evaluation(aic(likelihood, path.n_parameters), "aic")
+        return Evaluation(likelihood - path.n_parameters, "aic")
     if penalty == "bic":
-        return Evaluation(bic(likelihood, path.n_parameters, n), "bic")
+        return Evaluation(likelihood - 0.5 * np.log(n) * path.n_parameters, "bic")
     if penalty == "ebic":
         return Evaluation(ebic(likelihood, n_nonzero, n, n_loadings), "ebic")
     return Evaluation(-np.abs(path.penalties - float(penalty)), "given")

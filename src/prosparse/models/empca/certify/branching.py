@@ -1,18 +1,18 @@
-"""Best-first branch and bound for the optimal K variables.
+"""Best-first branch and bound for the optimal set of K variables.
 
-A node fixes the variables in the optimal set S (``pinned``) and those that may be in it (the rest
-of ``variables``). Its bound is that of `relaxation`, with the multipliers of its parent. At each
-node
+A node specifies the variables that are in the optimal set S (``pinned``) and those that may be in S
+(the rest of ``variables``). Its bound is that of `relaxation`, with the multipliers of its parent.
+At each node,
 
 1. variables that cannot be in an S better than the incumbent are excluded, and those in every such
    S are pinned (`relaxation.children`), repeatedly;
 2. the multipliers are improved while the gap decreases quickly;
-3. otherwise the node is branched: one variable is in S, or it and all variables exchangeable with
-   it (`symmetry`) are not.
+3. otherwise the node is branched: either one variable is in S, or this variable and all variables
+  exchangeable with it (`symmetry`) are not.
 
 The node with the largest bound is processed first. If the search is stopped, the largest bound of
-the open nodes is valid. Without time, only the first node is processed, with the multipliers in
-closed form.
+the open nodes is valid. With a time limit of zero, only the first node is processed, with the
+multipliers in closed form.
 
 All bounds include rounding errors (`relaxation.rounding`). A node is closed if its bound is at most
 1 + `RESOLUTION` times the incumbent: sets with closer values count as equal.
@@ -52,8 +52,8 @@ from .relaxation import (
 from .symmetry import exchangeable
 
 RESOLUTION = 1e-9
-# L-BFGS: iterations per round, maximum rounds per node, and maximum ratio of the gaps after and
-# before a round for another one.
+# L-BFGS: iterations per round, maximum number of rounds per node, and maximum ratio of the gaps
+# after and before a round for another round.
 N_ITERATIONS = 40
 MAX_IMPROVEMENTS = 3
 MAX_GAP_RATIO = 0.6
@@ -61,9 +61,9 @@ MAX_GAP_RATIO = 0.6
 SMOOTHING = 0.3
 MAX_SMOOTHING = 0.02
 MIN_GAP = 1e-6
-# Maximum number of variables whose multipliers are optimised, and size of eigenproblems.
+# Maximum number of variables whose multipliers are optimised, and of the size of eigenproblems.
 MAX_MULTIPLIERS = 400
-# Proportion of variables fixed after which the closed-form bounds are computed again.
+# Proportion of newly fixed variables above which the closed-form bounds are computed again.
 MIN_FIXED_PROPORTION = 0.1
 # Wide matrices: sets evaluated before the search, sets improved, and swaps in each.
 N_NEIGHBOURHOODS = 400
@@ -72,24 +72,24 @@ MAX_SWAPS = 100
 
 
 class Certificate(NamedTuple):
-    """Component with an upper bound."""
+    """Component with an upper bound on its objective."""
 
     w: Floats  # (p,) best component found
-    value: float  # its w'Cw
+    value: float  # w'Cw of the component
     upper_bound: float  # upper bound of w'Cw
     n_nodes: int  # number of nodes
     resolution: float = RESOLUTION  # relative difference of equal values
 
     @property
     def gap(self) -> float:
-        """1 - value / upper bound, or 0 if they differ by at most the resolution."""
+        """1 - value / upper bound; 0 if they differ by at most the resolution."""
         if self.upper_bound <= self.value * (1.0 + self.resolution):
             return 0.0
         return 1.0 - self.value / self.upper_bound
 
 
 class Node(NamedTuple):
-    """Subset of all sets S."""
+    """Family of sets S that share the pinned variables."""
 
     bound: float
     variables: Indices  # (m,) variables that may be in S
@@ -99,7 +99,7 @@ class Node(NamedTuple):
 
 
 class BoundedNode(Protocol):
-    """Any subset of all solutions."""
+    """Node of any search, with an upper bound on its solutions."""
 
     @property
     def bound(self) -> float: ...
@@ -109,7 +109,7 @@ N = TypeVar("N", bound=BoundedNode)
 
 
 class SearchProblem(NamedTuple):
-    """Optimal K variables of C, scaled so that the initial component has value 1."""
+    """Problem with C scaled so that the initial component has value 1."""
 
     C: Floats  # (p, p)
     K: int
@@ -120,7 +120,7 @@ class SearchProblem(NamedTuple):
 
 
 class Best:
-    """Value of the best solution, and the largest bound of the closed nodes."""
+    """Value of the best solution, and the largest bound of closed nodes."""
 
     def __init__(self, value: float, gap: float):
         self.value, self.gap = value, gap
@@ -137,7 +137,7 @@ class Best:
 
 
 class Incumbent(Best):
-    """Best component so far."""
+    """Best component found so far, with its support."""
 
     def __init__(self, search: SearchProblem, w: Floats, value: float):
         super().__init__(value, search.gap)
@@ -147,7 +147,7 @@ class Incumbent(Best):
         self.constraint = Constraint(search.K, search.nonnegative, allowed)
 
     def offer(self, S: Indices) -> None:
-        """Evaluate a set of variables; improve it by swaps if it is the best so far."""
+        """Evaluate a set of variables; improve by swaps if it is the best so far."""
         found = self.evaluate(S)
         if found.bound > self.value * (1.0 + 16.0 * EPS):
             found = self.polish(found)
@@ -165,10 +165,10 @@ class Incumbent(Best):
         return iterate(step, begun, max_iter=MAX_SWAPS, tol=0.0).state
 
     def offer_neighbours(self) -> None:
-        """Evaluate sets around single variables, largest rows of C first.
+        """Evaluate sets built around single variables, largest rows of C first.
 
         With thousands of variables, a search from a few starts can miss the optimum by several per
-        cent. Bounds cannot close a gap that is due to the incumbent.
+        cent. Better bounds cannot close a gap due to a poor incumbent.
         """
         C, K = self.search.C, self.search.K
         sizes = np.maximum(C, 0.0) if self.search.nonnegative else np.abs(C)
@@ -215,7 +215,7 @@ def certify(
 
 
 def outer_bound(search: SearchProblem) -> float:
-    """Return the smallest bound in closed form: norm, discs, eigenvalue or trace."""
+    """Compute the smallest closed-form bound: norm, discs, eigenvalue, trace."""
     C, K = search.C, search.K
     p, norm = C.shape[0], float(np.linalg.norm(C))
     room = 32.0 * p * EPS * norm
@@ -252,7 +252,7 @@ def explore(
 ) -> tuple[float, int]:
     """Search best first; return the largest bound and the number of nodes.
 
-    ``process`` returns the nodes that remain of a node.
+    ``process`` returns the open nodes that replace a node.
     """
     ticket = count()  # breaks ties, because nodes are not comparable
     heap = [(-first.bound, next(ticket), first)]
@@ -281,7 +281,7 @@ def explore(
 
 
 def process_node(search: SearchProblem, best: Incumbent, node: Node) -> list[Node]:
-    """Return the nodes that remain: none, two branches, or itself if time is up."""
+    """Replace a node by two branches or none; keep it if the time is up."""
     bound, variables, pinned, at = node.bound, node.variables, node.pinned, node.at
     if at is not None and node.of.size > variables.size:
         at = restrict(at, np.isin(node.of, variables, assume_unique=True))
@@ -332,7 +332,7 @@ def process_node(search: SearchProblem, best: Incumbent, node: Node) -> list[Nod
 def evaluate_multipliers(
     problem: Problem, at: Multipliers | None, many: bool
 ) -> tuple[Multipliers, Proof, Indices, Floats, Floats]:
-    """Return the best multipliers and the smallest bounds of `children`.
+    """Find the best multipliers and the smallest bounds of `children`.
 
     If ``many`` variables were fixed, two closed-form multipliers are compared as well.
     """
@@ -350,7 +350,7 @@ def evaluate_multipliers(
 
 
 def promising_set(variables: Indices, problem: Problem, proof: Proof) -> Indices:
-    """Return the set with the largest row sums."""
+    """Return the set of variables with the largest row sums."""
     ranks = np.where(problem.pinned, np.inf, proof.s)
     K = problem.slots + int(problem.pinned.sum())
     S: Indices = np.sort(variables[np.argsort(-ranks, kind="stable")[:K]])
@@ -362,7 +362,7 @@ def branch(
 ) -> list[Node]:
     """Branch on the variable for which both bounds decrease most.
 
-    The first variable of its exchangeable class is used; if it is excluded, all of them are.
+    The first variable of its exchangeable class is used; exclusion applies to the whole class.
     """
     floor = 1e-12 * node.bound
     lost_in = np.maximum(node.bound - inside, floor)
@@ -387,9 +387,9 @@ def branch(
 def leaf(search: SearchProblem, best: Incumbent, S: Indices) -> None:
     """Evaluate the optimal component on exactly these variables.
 
-    With w >= 0 the optimum is the leading eigenvector of the block of its nonzeros. If that of S
-    has both signs, a variable of S has no loading, and each is removed in turn. If time is up, the
-    largest eigenvalue bounds the remaining subsets.
+    With w >= 0, the optimum is the leading eigenvector of the block of its nonzeros. If the
+    eigenvector for S has both signs, some variable of S has no loading, and each variable is
+    removed in turn. If the time is up, the largest eigenvalue bounds the remaining subsets.
     """
     best.offer(S)
     value, one_sign = block_bound(search.C, S)
@@ -416,7 +416,7 @@ def leaf(search: SearchProblem, best: Incumbent, S: Indices) -> None:
 
 
 def pinned_bound(search: SearchProblem, best: Incumbent, S: Indices) -> float:
-    """Return the bound for w >= 0 on exactly these variables."""
+    """Compute the bound for w >= 0 on exactly these variables."""
     problem = Problem(search.C[np.ix_(S, S)], np.ones(S.size, dtype=bool), 0, True)
     at = from_row_norms(problem)
     bound, before = prove(problem, at).bound, np.inf
@@ -431,7 +431,7 @@ def pinned_bound(search: SearchProblem, best: Incumbent, S: Indices) -> float:
 
 
 def block_bound(C: Floats, S: Indices) -> tuple[float, bool]:
-    """Bound the largest eigenvalue; return whether its vector has one sign."""
+    """Bound the largest eigenvalue; check if the eigenvector has one sign."""
     block = C[np.ix_(S, S)]
     values, vectors = np.linalg.eigh(block)
     room = 16.0 * S.size * EPS * float(np.linalg.norm(block))

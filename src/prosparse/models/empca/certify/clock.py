@@ -18,7 +18,7 @@ class Clock:
         return self.interrupted or time.monotonic() > self.end
 
     def interrupt(self) -> None:
-        """End the search."""
+        """Let the time limit expire."""
         self.interrupted = True
 
     def share(self, parts: int) -> Clock:

@@ -1,4 +1,4 @@
-"""Bounds and certificates of one component: screening, then branch and bound."""
+"""Bounds and certificates of one component."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .branching import RESOLUTION, Certificate, certify
 from .clock import Clock
 from .screening import MAX_VARIABLES, row_norms, screen_variables
 
-# Maximum number of variables for the first node of branch and bound, without a certificate.
+# Maximum number of variables for which the gap is computed at the first node of branch and bound.
 MAX_NODE_VARIABLES = 1000
-MAX_ROW_NORM_VARIABLES = 3000  # likewise for the norms of the rows of C
+MAX_ROW_NORM_VARIABLES = 3000  # the same for the norms of the rows of C
 # Bound on the rounding error of an entry of C, in units of epsilon |x_i| |x_j|.
 N_EPSILONS = 16.0
 
@@ -35,7 +35,7 @@ def bound_component(
     """
     diagonal = quadratic.diagonal()
     largest = np.sort(diagonal[c.allowed])[::-1][: c.K]
-    # The rounding error of the value is at most the epsilons times the trace of the block.
+    # The rounding error of the value is at most `N_EPSILONS` epsilon times the trace of the block.
     rounding = N_EPSILONS * epsilon * float(largest.sum())
     resolution = max(RESOLUTION, 2.0 * rounding / value)
     if int(c.allowed.sum()) <= c.K and not c.nonnegative:  # plain PCA
@@ -70,7 +70,7 @@ def bound_component(
 
 
 def optimality_gap(quadratic: Quadratic, c: Constraint, w: Floats, value: float) -> float:
-    """Return 1 - value / upper bound of a component without a search.
+    """Compute 1 - value / upper bound of a component, without branching.
 
     The bound is that of the first node of branch and bound, or, with many variables, the smallest
     of trace, largest eigenvalue and norm of a block.

@@ -6,11 +6,11 @@ w_c'P w_c is at most the sum of the d largest eigenvalues of P,
 
     sum_c w_c'C w_c <= lambda_1(P) + ... + lambda_d(P) + sum_c sum_{i in S_c} sum_{j in S_c} T_ij,
 
-for any (M, alpha, N). A variable belongs to at most one component: its row sum contains the entries
+for any (M, alpha, N). A variable belongs to at most one component. Its row sum contains the entries
 of T within that component, and K_1 + ... + K_d row sums are added.
 
 The search is that of `branching` with labels: a variable is assigned to a component, excluded, or
-free. Components of equal size without variables are equivalent, and only the first is tried.
+free. Empty components of equal size are equivalent, and only the first is tried.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from .relaxation import (
 )
 
 FREE = -1
-# Maximum number of variables for a joint bound, which needs eigenproblems of this size.
+# Maximum number of variables for a joint bound, which requires eigenproblems of this size.
 MAX_JOINT_VARIABLES = 600
 MAX_ROUNDS = 20  # maximum number of rounds of improving the components
 
 
 class Sum(NamedTuple):
-    """Components to bound. C should be of order one."""
+    """Problem whose sum of variances is bounded; C should be of order one."""
 
     C: Floats  # (p, p)
     labels: Indices  # (p,) component of each variable, or FREE
@@ -71,21 +71,21 @@ class Sum(NamedTuple):
 
     @property
     def open_slots(self) -> Indices:
-        """Number of variables that each component still needs, (d,)."""
+        """Number of variables missing in each component, (d,)."""
         labelled = self.labels[self.labels != FREE]
         open_slots: Indices = self.sizes - np.bincount(labelled, minlength=self.sizes.size)
         return open_slots
 
     @property
     def distinct(self) -> list[int]:
-        """Non-equivalent components: one empty one of each size, and all others."""
+        """Components up to equivalence of empty components of equal size."""
         used = np.unique(self.labels[self.labels != FREE])
         empty = {int(size): c for c, size in reversed(list(enumerate(self.sizes))) if c not in used}
         return sorted({*used.tolist(), *empty.values()})
 
 
 class SumProof(NamedTuple):
-    """Bound and its parts."""
+    """Bound of a sum of variances, and its parts."""
 
     bound: float
     eigenvalues: float  # sum of the d largest plus the rounding error
@@ -93,7 +93,7 @@ class SumProof(NamedTuple):
 
 
 class SumCertificate(NamedTuple):
-    """Components with an upper bound of their sum."""
+    """Components with an upper bound on the sum of their variances."""
 
     W: Floats  # (d, p)
     value: float
@@ -114,7 +114,7 @@ def problem_of(problem: Sum, c: int) -> tuple[Indices, Problem]:
 
 
 def union_of_sets(problem: Sum) -> Problem:
-    """Return the problem of the union of all sets, whose row sums are added."""
+    """Build the problem of the union of all sets, whose row sums are added."""
     return Problem(problem.C, problem.labels != FREE, int(problem.open_slots.sum()))
 
 
@@ -128,7 +128,7 @@ def sum_rows(problem: Sum, T: Floats) -> Floats:
 
 
 def prove_sum(problem: Sum, at: Multipliers) -> SumProof:
-    """Return the bound of given multipliers, including rounding errors."""
+    """Compute the bound for given multipliers, including rounding errors."""
     d = problem.sizes.size
     s = sum_rows(problem, pair_terms(at))
     top = sum_of_top_rows(union_of_sets(problem), s)
@@ -139,7 +139,7 @@ def prove_sum(problem: Sum, at: Multipliers) -> SumProof:
 
 
 def from_row_norms(problem: Sum) -> Multipliers:
-    """Return M = C with the optimal constant alpha."""
+    """Initialise with M = C and the optimal constant alpha."""
     p = problem.C.shape[0]
     s = sum_rows(problem, np.square(problem.C))
     total = sum_of_top_rows(union_of_sets(problem), s)
@@ -183,7 +183,7 @@ def improve_sum(problem: Sum, at: Multipliers, smoothing: float, clock: Clock) -
 def improve_components(
     C: Floats, W: Floats, sizes: Indices, effort: Effort, rng: np.random.RandomState
 ) -> Floats:
-    """Recompute components and pairs on unused variables while the sum increases."""
+    """Recompute components, singly and in pairs, while the sum increases."""
     d = W.shape[0]
     form = Gram(C)
     best = W.copy()
@@ -211,12 +211,12 @@ def improve_components(
 
 
 def total_variance(C: Floats, W: Floats) -> float:
-    """Return the sum of w'Cw."""
+    """Compute the sum of w'Cw over the components."""
     return float(np.einsum("ip,pq,iq->", W, C, W))
 
 
 def components_on_sets(C: Floats, labels: Indices, d: int) -> Floats:
-    """Return the optimal components on given sets, (d, p)."""
+    """Compute the optimal components on given sets, (d, p)."""
     W = np.zeros((d, labels.size))
     for c in range(d):
         S = np.flatnonzero(labels == c)
@@ -228,7 +228,7 @@ def components_on_sets(C: Floats, labels: Indices, d: int) -> Floats:
 
 
 class Part(NamedTuple):
-    """Node of the search: a subset of all assignments."""
+    """Node of the search: assignments that share the given labels."""
 
     bound: float
     variables: Indices  # (m,) variables that are not excluded
@@ -266,14 +266,14 @@ def certify_sum(
 
 
 class _Search(Best):
-    """Best components so far."""
+    """Branch and bound, with the best components found so far."""
 
     def __init__(self, C: Floats, W: Floats, sizes: Indices, gap: float, clock: Clock):
         super().__init__(total_variance(C, W), gap)
         self.C, self.W, self.sizes, self.clock = C, W, sizes, clock
 
     def process_node(self, part: Part) -> list[Part]:
-        """Return the nodes that remain: none, branches, or itself if time is up."""
+        """Replace a node by branches or none; keep it if the time is up."""
         bound, variables, labels, at = part.bound, part.variables, part.labels, part.at
         if at is not None and part.of.size > variables.size:
             at = restrict(at, np.isin(part.of, variables, assume_unique=True))
@@ -321,7 +321,7 @@ class _Search(Best):
             tries, before = tries + 1, left
 
     def leaf(self, variables: Indices, labels: Indices) -> list[Part]:
-        """Evaluate an assignment of all sets."""
+        """Evaluate the optimal components of a complete assignment."""
         everywhere = np.full(self.C.shape[0], FREE)
         everywhere[variables] = labels
         W = components_on_sets(self.C, everywhere, self.sizes.size)
@@ -333,7 +333,7 @@ class _Search(Best):
 
 
 def bounds_inside(problem: Sum, proof: SumProof, free: Indices) -> Floats:
-    """Return a bound for each free variable, given that it is in a set."""
+    """Bound the sum given that each free variable is in a set."""
     slots = int(problem.open_slots.sum())
     s = proof.s[free]
     ranked = -np.sort(-s)

@@ -1,4 +1,4 @@
-"""Convex bound on sparse components that is often exact.
+"""Convex upper bound on the variance of a sparse component.
 
 Let w be a unit vector whose nonzeros lie in a set S of K variables, optionally with w >= 0. Let M
 (p, p) be any matrix, alpha > 0 (p,) any vector and N (p, p) any antisymmetric matrix. Subtracting
@@ -6,27 +6,28 @@ the symmetric part of M from C gives
 
     w'Cw = w'(C - (M + M')/2) w + sum_{i in S} w_i sum_{j in S} M_ij w_j.
 
-The inner sum is at most the norm of row i of M on S (Cauchy-Schwarz inequality), |w_i| times this
-norm is at most alpha_i w_i^2 / 2 + norm^2 / (2 alpha_i), and the entries of N on S x S sum to zero:
+By the Cauchy-Schwarz inequality, the inner sum is at most the norm of row i of M on S. The product
+of |w_i| and this norm is at most alpha_i w_i^2 / 2 + norm^2 / (2 alpha_i), and the entries of N on
+S x S sum to zero:
 
     w'Cw <= lambda_max(P) + sum_{i in S} sum_{j in S} T_ij
 
     P = C - (M + M')/2 + diag(alpha)/2,      T_ij = M_ij^2 / (2 alpha_i) + N_ij.
 
-S has K members. Row i therefore contributes at most s_i, the sum of T_ii and the K - 1 largest
-other entries of row i. The rows contribute at most the K largest s_i. This is a bound for every (M,
-alpha, N), convex up to the scale of alpha, which is minimised. M = 0 and alpha -> 0 gives the
-largest eigenvalue of C. M = C and constant alpha gives the Frobenius norm of a block
+Because S has K members, row i contributes at most s_i, the sum of T_ii and the K - 1 largest other
+entries of row i. The rows contribute at most the sum of the K largest s_i. This bound holds for
+every (M, alpha, N) and is minimised; it is convex up to the scale of alpha. M = 0 and alpha -> 0
+gives the largest eigenvalue of C. M = C and constant alpha gives the Frobenius norm of a block
 (`screening.row_norms`), from which the minimisation starts. With w >= 0, negative M_ij count as
 zero in T.
 
-The dual is a semidefinite relaxation with X for ww' and Z for the pairs in S x S, where
-sum_j X_ij^2 / Z_ij <= X_ii, Z_ij = Z_ji <= Z_ii and sum_j Z_ij = K Z_ii. It is not solved: every
-(M, alpha, N) yields a valid bound.
+The bound is often exact. Its dual is a semidefinite relaxation with X for ww' and Z for the pairs
+in S x S, where sum_j X_ij^2 / Z_ij <= X_ii, Z_ij = Z_ji <= Z_ii and sum_j Z_ij = K Z_ii. The dual
+is not solved, because every (M, alpha, N) yields a valid bound.
 
 Some variables may be fixed to be in S (``pinned``). Bounds given that one more variable is in S, or
-not in S, follow for all variables from the same (M, alpha, N) (`children`). They exclude variables
-from the optimal S, or pin them, before branching.
+not in S, follow for all variables from the same (M, alpha, N) (`children`). These bounds exclude
+variables from the optimal S, or pin them, before branching.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ from ..quadratic import Floats, Indices, Mask
 EPS = float(np.finfo(float).eps)
 # Smoothing of the sums relative to the smoothing of the largest eigenvalue.
 SUM_SMOOTHING = 5.0
-# Units of M and N, the latter relative to 1 / K, for which their curvature is similar to that of
-# log alpha.
+# Units of M and N (the latter relative to 1 / K) in which the curvature is similar to that in log
+# alpha.
 UNIT_OF_M = 0.1
 UNIT_OF_N = 0.03
 LBFGS_MEMORY = 15  # number of correction pairs of L-BFGS
-MAX_NEWTON_STEPS = 30  # for the threshold of a smoothed sum of the largest entries
+MAX_NEWTON_STEPS = 30  # for the threshold in a smoothed sum of the largest entries
 EXCLUDED = -1e3  # value of entries excluded from sums; the entries of C are of order one
 
 
 class Problem(NamedTuple):
-    """Sets S to bound. C should be scaled by a value of w'Cw to be of order one."""
+    """Problem to bound. C should be scaled to values w'Cw of order one."""
 
     C: Floats  # (p, p)
     pinned: Mask  # (p,) variables in S
@@ -72,7 +73,7 @@ class Multipliers(NamedTuple):
 class OutsideTerms(NamedTuple):
     """Contributions of variables whose multipliers are not optimised.
 
-    Their M_ij equal C_ij, so that P is zero between them and all other variables.
+    For these variables, M_ij equals C_ij, so that their entries of P are zero off the diagonal.
     """
 
     squares: Floats  # (p, slots) largest M_ij^2 of these variables in each row
@@ -90,7 +91,7 @@ class Proof(NamedTuple):
 
 
 def fixed_entries(problem: Problem) -> Mask:
-    """Return a mask (p, p) of entries always in a row sum: pinned j, and j = i."""
+    """Mask the entries always in a row sum, (p, p): pinned j, and j = i."""
     p = problem.C.shape[0]
     mask = np.tile(problem.pinned, (p, 1))
     mask[np.diag_indices(p)] = True
@@ -98,13 +99,13 @@ def fixed_entries(problem: Problem) -> Mask:
 
 
 def free_counts(problem: Problem) -> Indices:
-    """Return the number of other entries in the sum of each row, (p,)."""
+    """Count the other entries in the sum of each row, (p,)."""
     counts: Indices = np.where(problem.pinned, problem.slots, problem.slots - 1)
     return counts
 
 
 def from_row_norms(problem: Problem) -> Multipliers:
-    """Return M = C with the best constant alpha: the Frobenius norm of a block."""
+    """Initialise with M = C and constant alpha: Frobenius norm of a block."""
     C = problem.C
     p = C.shape[0]
     s, _, _ = row_sums(problem, _squares(C, problem.nonnegative))
@@ -114,7 +115,7 @@ def from_row_norms(problem: Problem) -> Multipliers:
 
 
 def from_leading_vector(problem: Problem) -> Multipliers:
-    """Return M = (lambda_1 - lambda_2) uu' with the leading eigenvector u of C.
+    """Initialise with M = (lambda_1 - lambda_2) uu', u leading eigenvector.
 
     The bound is lambda_2 + (lambda_1 - lambda_2) times the sum of the K largest squares of u.
     """
@@ -131,19 +132,19 @@ def _squares(M: Floats, nonnegative: bool) -> Floats:
 
 
 def sum_of_top_rows(problem: Problem, s: Floats) -> float:
-    """Return the sum of ``s`` of pinned variables and the largest others."""
+    """Sum ``s`` over the pinned variables and the largest others."""
     others = np.sort(s[~problem.pinned])
     return float(s[problem.pinned].sum() + others[others.size - problem.slots :].sum())
 
 
 def pair_terms(at: Multipliers, nonnegative: bool = False) -> Floats:
-    """Return T (p, p), with exactly antisymmetric N."""
+    """Compute T (p, p), with exactly antisymmetric N."""
     squares = _squares(at.M, nonnegative) / (2.0 * at.alpha[:, None])
     return squares + 0.5 * (at.A - at.A.T)
 
 
 def row_sums(problem: Problem, T: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return ``s``, ``others`` and ``ranked`` of `Proof`."""
+    """Compute ``s``, ``others`` and ``ranked`` of `Proof`."""
     p, k = T.shape[0], problem.slots
     mask = fixed_entries(problem)
     s = np.where(mask, T, 0.0).sum(axis=1)
@@ -159,14 +160,14 @@ def row_sums(problem: Problem, T: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def inner_matrix(C: Floats, at: Multipliers) -> Floats:
-    """Return P, (p, p)."""
+    """Compute P, (p, p)."""
     P: Floats = C - 0.5 * (at.M + at.M.T)
     P[np.diag_indices(P.shape[0])] += 0.5 * at.alpha
     return P
 
 
 def prove(problem: Problem, at: Multipliers) -> Proof:
-    """Return the bound of given multipliers, including rounding errors."""
+    """Compute the bound for given multipliers, including rounding errors."""
     P = inner_matrix(problem.C, at)
     s, others, ranked = row_sums(problem, pair_terms(at, problem.nonnegative))
     largest = largest_of_blocks(P)
@@ -177,7 +178,7 @@ def prove(problem: Problem, at: Multipliers) -> Proof:
 
 
 def largest_of_blocks(P: Floats) -> float:
-    """Return the largest eigenvalue of P; diagonal rows are split off."""
+    """Compute the largest eigenvalue of P; split off diagonal rows."""
     diagonal = np.diagonal(P)
     joined = np.count_nonzero(P, axis=1) > (diagonal != 0.0)
     largest = float(diagonal[~joined].max(initial=-np.inf))
@@ -190,12 +191,12 @@ def largest_of_blocks(P: Floats) -> float:
 def rounding(
     C: Floats, at: Multipliers, top: float, n_rows: int, n_entries: int, d: int = 1
 ) -> float:
-    """Return an upper bound of the rounding error of a bound.
+    """Compute an upper bound on the rounding error of a bound.
 
-    The bound is the sum ``top`` of ``n_rows`` row sums, with ``n_entries`` entries in all, and of
-    the d largest eigenvalues of P. The error of the entries of P is a few eps times their terms,
-    that of eigenvalues at most p eps times the norm of P, and that of sums is proportional to the
-    number of terms.
+    The bound consists of ``top``, the sum of ``n_rows`` row sums with ``n_entries`` entries in
+    total, and of the d largest eigenvalues of P. The error of the entries of P is a few eps times
+    their terms, that of eigenvalues at most p eps times the norm of P, and that of sums is
+    proportional to the number of terms.
     """
     p = C.shape[0]
     norms = sum(float(np.linalg.norm(part)) for part in (C, at.M, at.alpha))
@@ -204,11 +205,11 @@ def rounding(
 
 
 def children(problem: Problem, proof: Proof) -> tuple[Indices, Floats, Floats]:
-    """Return bounds given that a variable is in S, and given that it is not.
+    """Compute bounds given that a variable is in S, and that it is not.
 
     If i is in S, T_ji replaces the smallest entry in the sum of row j, unless the sum contains it.
-    If i is not in S, the next largest entry replaces T_ji. The bounds are those of the variables
-    that are not pinned, which are returned as well.
+    If i is not in S, the next largest entry replaces T_ji. The result is the variables that are not
+    pinned, and both bounds for each.
     """
     free = np.flatnonzero(~problem.pinned)
     k, m, counts = problem.slots, free.size, free_counts(problem)
@@ -261,7 +262,8 @@ def improve(
     gap works well. The exact bound (`prove`) need not decrease.
     """
     p, K = problem.C.shape[0], problem.slots + int(problem.pinned.sum())
-    # The error of log-sum-exp of p eigenvalues is its scale times log p, of sums scale times K.
+    # The error of log-sum-exp of p eigenvalues is its scale times log p; that of sums is their
+    # scale times K.
     scales = (
         smoothing / math.log(p + 1.0),
         SUM_SMOOTHING * smoothing / K,
@@ -320,7 +322,7 @@ def smoothed(
     scales: tuple[float, float, float],
     outside_terms: OutsideTerms,
 ) -> Smoothed:
-    """Return the smoothed bound and its derivatives in M, log alpha and A.
+    """Compute the smoothed bound and its derivatives in M, log alpha and A.
 
     Log-sum-exp of the eigenvalues replaces the largest one; its derivative is X = exp(P / scale),
     normalised to trace one. The sum of the c largest entries of v is the maximum of y'v over
@@ -346,7 +348,7 @@ def smoothed(
 def smoothed_row_sums(
     T: Floats, mask: Mask, counts: Indices, scale: float
 ) -> tuple[Floats, Floats]:
-    """Return the smoothed row sums s (p,) and the indicator of their entries.
+    """Compute smoothed row sums s (p,) and the indicator of their entries.
 
     The entries in ``mask`` (p, p) are always in a sum; T may have further columns.
     """
@@ -361,9 +363,9 @@ def smoothed_row_sums(
 
 
 def smoothed_top_rows(problem: Problem, s: Floats, scale: float) -> tuple[float, Floats]:
-    """Return the smoothed `sum_of_top_rows` and the indicator of the rows.
+    """Compute the smoothed `sum_of_top_rows` and the indicator of the rows.
 
-    ``s`` may have further rows after those of the problem, which are not pinned.
+    ``s`` may have further entries after those of the problem; these are not pinned.
     """
     pinned = np.concatenate([problem.pinned, np.zeros(s.size - problem.pinned.size, dtype=bool)])
     z = np.ones(s.size)
@@ -374,7 +376,7 @@ def smoothed_top_rows(problem: Problem, s: Floats, scale: float) -> tuple[float,
 def smoothed_top_eigenvalues(
     C: Floats, at: Multipliers, d: int, scale: float
 ) -> tuple[float, Floats]:
-    """Return the smoothed sum of the d largest eigenvalues of P, and X."""
+    """Compute the smoothed sum of the d largest eigenvalues of P, and X."""
     values, vectors = np.linalg.eigh(inner_matrix(C, at))
     weights = smoothed_top_indicator(values[None, :], np.array([d]), scale)[0]
     total = float(weights @ values) - 0.5 * scale * float(weights @ weights)
@@ -384,7 +386,7 @@ def smoothed_top_eigenvalues(
 def gradient(
     at: Multipliers, X: Floats, Z: Floats, nonnegative: bool = False
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the derivatives in M, log alpha and A, given those in P and T."""
+    """Convert derivatives in P and T to derivatives in M, log alpha and A."""
     M = np.maximum(at.M, 0.0) if nonnegative else at.M
     dM = Z * M / at.alpha[:, None] - X
     squares = np.square(M) / (2.0 * at.alpha[:, None])

@@ -1,9 +1,9 @@
-"""Screening of thousands of variables that cannot be in the optimal set.
+"""Screening: exclusion of variables that cannot be in the optimal set.
 
-The Frobenius norm of a block of C bounds its largest eigenvalue. It requires the largest entries of
-each row of C, which are computed in blocks of rows, so that no p x p array is formed. The bound for
-each variable (`relaxation.children` with M = C) typically leaves a few dozen of ten thousand
-variables if the component is close to optimal.
+The Frobenius norm of a block of C bounds its largest eigenvalue. The norm requires the largest
+entries of each row of C, which are computed in blocks of rows, so that no p x p array is formed.
+The bound for each variable (`relaxation.children` with M = C) typically leaves a few dozen of ten
+thousand variables if the component is close to optimal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .relaxation import EPS
 
 # Number of variables at which screening stops and `branching` forms the block of C.
 MAX_BRANCHING = 1500
-# Maximum number of variables for `branching`; above it, only the bound of the screening holds.
+# Maximum number of variables for `branching`; above it, only the screening bound is available.
 MAX_VARIABLES = 4000
 # Minimum proportion of variables excluded in a round for another round.
 MIN_REDUCTION = 0.1
@@ -26,7 +26,7 @@ MAX_BLOCK_ENTRIES = 4_000_000  # maximum number of entries of C computed at once
 
 
 class Screening(NamedTuple):
-    """Variables that can be in a set above the target, and bounds for the others."""
+    """Variables that can be in a set above the target, and upper bounds."""
 
     variables: Indices
     closed: float  # upper bound of sets with an excluded variable
@@ -46,7 +46,7 @@ def screen_variables(
     closed, bound, slow = -np.inf, np.inf, False
     while variables.size > max(MAX_BRANCHING, K) and not expired():
         before = variables.size
-        # Factor for the rounding of sums of squares and of the entries of C.
+        # This factor allows for rounding errors of sums of squares and of the entries of C.
         safe = 1.0 + 8.0 * (K + quadratic.rank_bound) * EPS
         r, smallest = row_norms(quadratic, variables, K, nonnegative)
         top = -np.sort(-r)[:K]
@@ -67,7 +67,7 @@ def screen_variables(
 
 
 def _squares(quadratic: Quadratic, variables: Indices, rows: Indices, positive: bool) -> Floats:
-    """Return C_ij^2 for i in ``variables[rows]`` and j in ``variables``."""
+    """Compute C_ij^2 for i in ``variables[rows]`` and j in ``variables``."""
     entries = quadratic.columns(variables[rows])[variables].T
     squares: Floats = np.square(np.maximum(entries, 0.0) if positive else entries)
     return squares
@@ -80,7 +80,7 @@ def _row_blocks(m: int) -> list[Indices]:
 def row_norms(
     quadratic: Quadratic, variables: Indices, K: int, nonnegative: bool
 ) -> tuple[Floats, Floats]:
-    """Return C_ii^2 plus the K - 1 largest other C_ij^2, and their smallest."""
+    """Sum C_ii^2 and the K - 1 largest other C_ij^2; also return the smallest."""
     m = variables.size
     r, smallest = np.empty(m), np.full(m, -np.inf)
     for rows in _row_blocks(m):
@@ -103,7 +103,7 @@ def norms_with(
     r: Floats,
     smallest: Floats,
 ) -> Floats:
-    """Return the largest Frobenius norm of a block that contains each variable.
+    """Bound the Frobenius norm of any block that contains each variable.
 
     Every other row j of the block contains C_ij^2 instead of its smallest entry.
     """

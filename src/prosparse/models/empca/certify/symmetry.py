@@ -1,4 +1,4 @@
-"""Exchangeable variables of a covariance matrix."""
+"""Detection of exchangeable variables of a covariance matrix."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def exchangeable(C: Floats, nonnegative: bool = False) -> Indices:
 
     Variables i and j are exchangeable if C_ii = C_jj and C_il = C_jl for all other l, or C_il =
     -C_jl for all other l unless w >= 0. Examples are copies of a column and uncorrelated columns of
-    equal variance. Sets S that differ by i and j have equal values, so that one of them suffices.
+    equal variance. Sets S that differ only in i and j have equal values, so that one set suffices.
     """
     p = C.shape[0]
     tol = SYMMETRY_TOL * float(np.abs(C).max(initial=0.0))
     diagonal = np.diagonal(C)
-    sizes = np.abs(C).sum(axis=1)  # equal within a class
+    sizes = np.abs(C).sum(axis=1)  # equal for exchangeable variables
     first = np.arange(p)
     order = np.lexsort((np.arange(p), sizes))
     signs = (1.0,) if nonnegative else (1.0, -1.0)
