@@ -5,7 +5,7 @@ Samples differ in quality and depth, and a few rows are outliers. Row n has a pr
     x_n | w_n ~ N(mu, (Lambda Lambda' + Psi^-1) / w_n) ,    w_n ~ Gamma(nu / 2, nu / 2) ,
 
 so that x_n has a multivariate t distribution. nu -> infinity gives rows of equal scale. Given the
-squared Mahalanobis distance d^2 of a row with p columns, <w> = (nu + p) / (nu + d^2) [LR95]. The
+squared Mahalanobis distance d^2 of a row with p columns, <w> = (nu + p) / (nu + d^2) [LLT89]. The
 posterior means of Gaussian factors do not depend on w.
 
 The weights are those of a preliminary factor analysis, whose number of factors is that of
@@ -14,8 +14,8 @@ contains the row could fit the noise of many columns to this row alone, and its 
 without limit. The rows are then multiplied by w^1/2, and the model is fitted to them as to rows of
 equal scale.
 
-[LR95]  C. Liu, D. Rubin. ML estimation of the t distribution using EM and its extensions, ECM and
-        ECME. Statistica Sinica 5, 1995.
+[LLT89]  K. Lange, R. Little, J. Taylor. Robust statistical modeling using the t distribution. Journal
+         of the American Statistical Association 84, 1989.
 """
 
 from __future__ import annotations
