@@ -14,8 +14,8 @@ contains the row could fit the noise of many columns to this row alone, and its 
 without limit. The rows are then multiplied by w^1/2, and the model is fitted to them as to rows of
 equal scale.
 
-[LLT89]  K. Lange, R. Little, J. Taylor. Robust statistical modeling using the t distribution. Journal
-         of the American Statistical Association 84, 1989.
+[LLT89]  K. Lange, R. Little, J. Taylor. Robust statistical modeling using the t distribution.
+         Journal of the American Statistical Association 84, 1989.
 """
 
 from __future__ import annotations
