@@ -76,8 +76,12 @@ def denoise(data: SparseProjectionData, method: str) -> np.ndarray:
         return mean + (X - mean) @ V.T @ V
     # Vague priors: automatic relevance determination, or the normal-Jeffreys limit of the
     # hyperbolic prior. As in the paper, each view has one noise variance and rows have equal scale.
-    prior = "ard" if method == "SCA-1" else "hyperbolic"
-    model = SCA(n_components=6, prior=prior, noise="view", row_scale="equal")
+    model = SCA(
+        n_components=6,
+        prior="ard" if method == "SCA-1" else "hyperbolic",
+        noise="view",
+        row_scale="equal",
+    )
     return model.inverse_transform(model.fit(X).transform(X))
 
 
