@@ -322,10 +322,14 @@ MISSING_GROUP, UNEQUAL_GROUP = "Missing values", "Missing values, design of E17"
 COVARIATE_GROUP, MIXED_GROUP = "Covariates", "Mixed tables"
 CELLS = (
     *(
-        Cell(MISSING_GROUP, label(name, shared), remove_values(mask, shared), IMPUTATIONS)
+        Cell(
+            MISSING_GROUP,
+            name if shared else f"{name}, nothing shared",
+            remove_values(mask, shared),
+            IMPUTATIONS,
+        )
         for name, mask in MISSING.items()
         for shared in (True, False)
-        for label in [lambda name, shared: name if shared else f"{name}, nothing shared"]
     ),
     *(
         Cell(

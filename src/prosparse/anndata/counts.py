@@ -15,7 +15,7 @@ from .log_messages import Report
 def holds_counts(X: Any) -> bool:
     """Return whether all entries are non-negative integers.
 
-    Only the first rows of a matrix in a file are checked.
+    For a matrix in a file, only the first rows are checked.
     """
     return first_non_count(X) is None
 

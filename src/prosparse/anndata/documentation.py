@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-# Parameters that several functions share.
+# Parameters common to several functions.
 SHARED = """\
 adata : AnnData or MuData
     Annotated data. Every modality of a MuData is fitted separately, and every parameter may be a
@@ -42,7 +42,7 @@ def complete_docstring(
 ) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
     """Add parameters shared with an estimator to the docstring of a function.
 
-    The function documents only its specific parameters. Descriptions of all others come from
+    The function documents only its specific parameters. All other descriptions are taken from
     ``estimator`` or from `SHARED`, in the order of the signature.
     """
 

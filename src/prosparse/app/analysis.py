@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from ..checks import check_table
+from ..checks import check_table, correct_file
 from ..errors import InputError, ParameterError, TableError, plural
 from ..findings import Findings, findings_of, scores_of
 from ..inference.progress import announce
@@ -21,7 +22,7 @@ from ..parallel import Stopwatch
 from ..persistence import versions
 from ..registry import method_of, offered
 from ..report.robustness import examine_robustness
-from ..tables import ReadOptions, Table, prepare_table, read_table
+from ..tables import JoinedTables, ReadOptions, Table, join_tables, prepare_table, read_table
 from ..tables.base import is_missing, name_row
 from ..tables.preparation import iterate_blocks
 from ..tables.roles import names_batch
@@ -34,6 +35,7 @@ from .estimators import (
     build_estimator,
     missing_strategy,
     set_variables,
+    set_views,
 )
 from .metadata import describe_data, describe_file, describe_settings, store_read_options
 from .script_export import export_script
@@ -45,7 +47,7 @@ Progress = Callable[[str, int], None]  # called with a stage and the number of r
 class Result(NamedTuple):
     """Result of an analysis."""
 
-    table: Table  # table as it was fitted
+    table: Table  # prepared table
     model: VariableSelector
     about: dict[str, Any]  # see `metadata`
     found: Findings
@@ -61,7 +63,7 @@ def run(
 ) -> Result:
     """Read, check and analyse a file.
 
-    The command and the page of ``prosparse serve`` call this function.
+    The command and the page of ``prosparse serve`` use this function.
 
     Parameters
     ----------
@@ -72,9 +74,9 @@ def run(
     options : AnalysisOptions or None, default=None
         Method and its options.
     command : str, default=""
-        Command that the report shows.
+        Command line shown in the report.
     progress : callable or None, default=None
-        Function that is called with each stage and, while the file is read, the number of rows.
+        Function called with each stage and, while the file is read, the number of rows.
 
     Returns
     -------
@@ -83,14 +85,27 @@ def run(
     Raises
     ------
     TableError
-        If the file cannot be read or analysed. The message names options of the command.
+        If the file cannot be read or analysed. The message refers to options of the command.
     """
     read_options, options = read_options or ReadOptions(), options or AnalysisOptions()
     show = progress or announce
     show("reading", 0)
     reading = read_options._replace(progress=lambda n_rows: show("reading", n_rows))
     table = read_table(path, reading)
-    return analyse(table, read_options, options, command, show)
+    further: list[tuple[Path, ReadOptions]] = []
+    joined = JoinedTables(table, {})
+    if options.tables:
+        build_estimator(options)  # invalid options raise errors before the analysis
+        tables = [table]
+        for other in options.tables:
+            checked = correct_file(other)
+            further.append((other, checked.options))
+            found = read_table(other, checked.options)
+            tables.append(found.with_notes(f"read with {checked.fix}") if checked.fix else found)
+        joined = join_tables(tables)
+    return analyse(
+        joined.table, read_options, options, command, show, views=joined.views, further=further
+    )
 
 
 def analyse(
@@ -99,16 +114,21 @@ def analyse(
     options: AnalysisOptions,
     command: str = "",
     progress: Progress = announce,
+    *,
+    views: Mapping[str, list[int]] | None = None,
+    further: Sequence[tuple[Path, ReadOptions]] = (),
 ) -> Result:
     """Check and prepare a table, fit a model and describe the analysis.
 
-    The values of the table may be replaced. Errors name the options of the command line, and the
-    report shows ``command``. ``progress`` is called with each of `STAGES`.
+    The values of the table may be replaced. Errors refer to options of the command line, and the
+    report shows ``command``. ``progress`` is called with each of `STAGES`. ``views`` are the
+    columns of several tables, of which ``further`` are all but the first, with their options.
     """
+    sources = _Sources(read_options, views or {}, further)
     if table.response is not None and _is_binary(table.response):
         options = options._replace(method=CLASSIFIER)
     try:
-        return _analyse(table, read_options, options, command, progress)
+        return _analyse(table, sources, options, command, progress)
     except TableError:
         raise
     except ValueError as error:
@@ -121,23 +141,30 @@ def analyse(
         raise TableError(f"{table.path}: {message}") from error
 
 
+class _Sources(NamedTuple):
+    """How a table was read, and the columns of several joined tables."""
+
+    read_options: ReadOptions
+    views: Mapping[str, list[int]]
+    further: Sequence[tuple[Path, ReadOptions]]
+
+
 def _analyse(
-    table: Table,
-    read_options: ReadOptions,
-    options: AnalysisOptions,
-    command: str,
-    progress: Progress,
+    table: Table, sources: _Sources, options: AnalysisOptions, command: str, progress: Progress
 ) -> Result:
+    read_options = sources.read_options
     start = time.perf_counter()
-    model = build_estimator(options)  # invalid options raise errors before the work
+    model = build_estimator(options)  # invalid options raise errors before the analysis
     _check_row_variables(table, read_options, options)
-    shape = table.X.shape
+    shape, names = table.X.shape, table.names
     progress("checking", 0)
     check = check_table(table, read_options, _settings(options))
     missing = missing_strategy(options, model)
     preparation = {"log1p": options.log1p, "missing": missing}
     table = prepare_table(table, log1p=options.log1p, missing=missing)
     set_variables(model, options, table.names)
+    views = _locate_views(sources.views, names, table.names)
+    set_views(model, views)
     scales = _column_scales(table, options)
     table = scale_columns(table, scales)
     total_variance = float(column_variances(table.X).sum())
@@ -189,11 +216,12 @@ def _analyse(
     comparison = compare_classes_of(table, model)
     if comparison is not None:
         notes.append(describe_comparison(comparison, table.names, model.classes_.tolist()))
+    paths = [table.path, *(path for path, _ in sources.further)]
     about = {
         "title": (
             f"Regression of {read_options.response}: {table.path.name}"
             if found.regression
-            else f"Variable selection: {table.path.name}"
+            else f"Variable selection: {', '.join(path.name for path in paths)}"
         ),
         "data": describe_data(table, model, shape, read_options),
         "settings": describe_settings(options, model),
@@ -207,8 +235,15 @@ def _analyse(
         "column_scales": scales,
         "command": command,
         "script": export_script(
-            table.path, read_options, preparation, model, scaled=scales is not None
+            table.path,
+            read_options,
+            preparation,
+            model,
+            scaled=scales is not None,
+            further=sources.further,
         ),
+        "views": [*views],
+        "n_imputed": int(np.isnan(table.X).sum()) if isinstance(table.X, np.ndarray) else 0,
         "file": describe_file(table.path),
         "versions": versions(),
         "read_options": store_read_options(read_options, table),
@@ -220,6 +255,21 @@ def _analyse(
             score = "accuracy" if method_of(model).classifies else "r2"
             about[score] = float(model.score(table.X, y))
     return Result(table, model, about, found)
+
+
+def _locate_views(
+    views: Mapping[str, list[int]], before: list[str], names: list[str]
+) -> dict[str, list[int]]:
+    """Return the positions of the columns of several tables after columns were dropped."""
+    position = {name: k for k, name in enumerate(names)}
+    located = {
+        view: [position[before[k]] for k in columns if before[k] in position]
+        for view, columns in views.items()
+    }
+    for view, columns in located.items():
+        if not columns:
+            raise InputError(f"the table {view!r} has no columns with enough values")
+    return located
 
 
 def compare_classes_of(table: Table, model: VariableSelector) -> ClassComparison | None:
@@ -238,7 +288,7 @@ def _row_labels(table: Table, read_options: ReadOptions) -> dict[str, Sequence[A
 
 
 def _settings(options: AnalysisOptions) -> list[str]:
-    """Return the settings whose absence is not reported as a finding."""
+    """Return the settings that checks do not need to recommend."""
     settings = ["counts"] if options.method_options.get("counts") else []
     return [*settings, "scale"] if options.scale or options.description.standardizes else settings
 
@@ -270,7 +320,7 @@ def _check_row_variables(table: Table, read_options: ReadOptions, options: Analy
 
 
 def _column_scales(table: Table, options: AnalysisOptions) -> list[float] | None:
-    """Return standard deviations of columns that the estimator cannot scale."""
+    """Compute column scales if the estimator has no parameter ``scale``."""
     method = options.description
     if not options.scale or method.standardizes or method.has_parameter("scale"):
         return None
@@ -294,7 +344,7 @@ def scale_columns(table: Table, scales: Sequence[float] | None) -> Table:
 
 
 def column_variances(X: Any) -> np.ndarray:
-    """Return the variances of the columns, without missing values."""
+    """Compute the variances of the columns, ignoring missing values."""
     scaler = StandardScaler()
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported as infinity
         for _, block in iterate_blocks(X):
@@ -324,7 +374,7 @@ def compute_scores(model: VariableSelector, found: Findings, table: Table) -> np
 
 @contextmanager
 def ignore_missing_names() -> Iterator[None]:
-    """Ignore scikit-learn's warning on arrays without names."""
+    """Ignore scikit-learn's warning about arrays without names."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         yield

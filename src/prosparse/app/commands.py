@@ -184,6 +184,14 @@ def select(
     table_options: TableOptions,
     diagnostic_options: DiagnosticOptions,
     output_options: OutputOptions,
+    table: Annotated[
+        list[Path] | None,
+        model_option(
+            metavar="FILE",
+            help="Further table of the same rows, for sca. Can be repeated. Rows are matched by "
+            "name, and the fixes of the check are applied.",
+        ),
+    ] = None,
     plots: Plots = None,
     output: Folder = None,
 ) -> None:
@@ -194,6 +202,7 @@ def select(
             (model_options, iteration_options, preparation_options, diagnostic_options),
             method_options,
             **table_options.analysis_settings(),
+            tables=tuple(table or ()),
         )
         written = _write_analysis(
             file, table_options.read_options(file), options, output_options, output, plots
@@ -473,9 +482,9 @@ def _analysis_options(
     method_options: Mapping[str, object],
     **others: Any,
 ) -> AnalysisOptions:
-    """Combine groups of options, whose fields are also fields of the result.
+    """Combine groups of options to the options of an analysis.
 
-    ``others`` may contain the settings of a file of roles. Given options override them.
+    ``others`` may contain the settings of a roles file, which are overridden by given options.
     """
     settings = {name: others.pop(name) for name in (*ANALYSIS,) if name in others}
     for group in groups:
@@ -525,8 +534,8 @@ def _read_costs(path: Path) -> dict[str, float]:
 
 
 def _merge_options(stored: ReadOptions, given: ReadOptions) -> ReadOptions:
-    """Replace stored options by those that are given."""
-    if stored.labels is not None:  # labels of other rows
+    """Replace stored options by given options."""
+    if stored.labels is not None:  # stored labels belong to other rows
         stored = stored.without_annotations()._replace(labels=None)
     return merge_options(stored._replace(response=None), given)
 
@@ -587,11 +596,12 @@ def _write_analysis(
 ) -> tuple[Result, Path, str | None]:
     """Analyse a table and write a folder of results.
 
-    Returns the result, the folder, and the name of the table whose results were replaced, if any.
+    The result of the analysis, the folder, and the name of the table whose results were replaced
+    (or None) are returned.
     """
     folder = output or Path(f"{file_stem(file)}-prosparse")
     formats = parse_plots(plots)
-    check_results_folder(folder, input_files(read_options, file, costs))
+    check_results_folder(folder, input_files(read_options, file, costs, *options.tables))
     if output is None:
         check_same_table(folder, folder / MODEL, file)
     result = _analyse_file(file, read_options, options, output_options)
@@ -603,7 +613,7 @@ def _write_analysis(
 
 
 def _find_replaced(model: Path, result: Result) -> str | None:
-    """Return the name of a table with other content whose results are replaced."""
+    """Return the name of another table whose results are replaced, or None."""
     earlier = read_fitted_table(model)
     if earlier is None or earlier.digest == result.about["file"]["SHA-256"]:
         return None
@@ -615,9 +625,9 @@ def _find_replaced(model: Path, result: Result) -> str | None:
 
 @contextmanager
 def errors_to_exit_code(method: str | None = None) -> Iterator[None]:
-    """Print errors on one line and exit with a code.
+    """Print errors on one line and exit with the corresponding code.
 
-    Parameters of ``method`` are printed as command-line options.
+    Parameters of ``method`` are translated to command-line options.
     """
     known = {description.name: description for description in METHODS.values()}
     description = known.get(method or "", next(iter(METHODS.values())))

@@ -1,4 +1,4 @@
-"""Folder of results: tables, model and report, written as a whole."""
+"""Writing of the folder of results: tables, model and report."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from scipy import sparse
 
 from ..errors import ModelFileError, plural
 from ..files import PARTIAL, flush, umask, write_text
@@ -26,16 +27,16 @@ from ..report import render, write_plots
 from ..report.robustness import Robustness
 from ..tables.formulas import escape_formula, unescape_formula
 from .analysis import Result, compare_classes_of, compute_scores, ignore_missing_names
-from .application import Application
+from .application import COVERAGE_WIDTH, Application
 from .class_comparison import ClassComparison
-from .output_paths import MODEL, REPORT, check_results_folder
+from .output_paths import IMPUTED, MODEL, REPORT, check_results_folder
 
 SCORES = "scores.csv"
 
 
 @contextmanager
 def replace_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder, which replaces ``path`` after success.
+    """Yield a temporary folder that replaces ``path`` after success.
 
     Links are followed. The permissions of earlier results and of their folder are preserved.
     """
@@ -43,7 +44,7 @@ def replace_folder(path: Path) -> Iterator[Path]:
     try:
         with _replace_target(path, Path(os.path.realpath(path))) as partial:
             yield partial
-    except OSError as error:  # the error refers to ``path``, not to the temporary folder
+    except OSError as error:  # the error must refer to ``path``, not to the temporary folder
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from error
 
 
@@ -60,7 +61,7 @@ def _replace_target(path: Path, target: Path) -> Iterator[Path]:
                 file.chmod(stat.S_IMODE(earlier.stat().st_mode))
             flush(file)
         partial.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o777 & ~umask())
-        if target.exists():  # renamed, not removed, so that results exist at all times
+        if target.exists():  # renamed instead of removed, so that results exist at all times
             check_results_folder(path)
             target.rename(before)
         partial.rename(target)
@@ -95,11 +96,44 @@ def write_results(result: Result, folder: Path, plots: Sequence[str] = ()) -> No
         cells = zip(*table.labels.values(), strict=True) if labels else itertools.repeat(())
         labelled = ([*row, *label] for row, label in zip(rows, cells, strict=False))
         _write(folder / SCORES, [*header, *labels], labelled)
+        if hasattr(model, "impute") and not sparse.issparse(table.X):
+            _write_imputed(result, ids, folder)
     save(model, folder / MODEL, about=about)
     page = render(found, scores=scores, ids=table.ids, label=table.label, about=about)
     write_text(folder / REPORT, page)
     if plots:
         plot_model(model, folder, plots, scores, table.ids, table.label, about)
+
+
+def _write_imputed(result: Result, ids: Sequence[object], folder: Path) -> None:
+    """Write the table without missing values, and the imputed values with 95 % intervals.
+
+    The values have the units of the file.
+    """
+    table, model, about, _ = result
+    missing = np.isnan(np.asarray(table.X))
+    if not missing.any():
+        return
+    with ignore_missing_names():
+        full, std = cast(Any, model).impute(table.X, return_std=True)
+    scales = np.asarray(about.get("column_scales") or 1.0)
+    transform = np.expm1 if about["preparation"]["log1p"] else np.asarray
+    mean, lower, upper = (
+        transform(scales * (full + width * std)) for width in (0.0, -COVERAGE_WIDTH, COVERAGE_WIDTH)
+    )
+    name = table.id_name or "row"
+    labels = {_rename_duplicate(key, [name, *table.names]): v for key, v in table.labels.items()}
+    header = [name, *labels, *table.names]
+    rows = (
+        [row, *(values[k] for values in labels.values()), *map(_format, mean[k])]
+        for k, row in enumerate(ids)
+    )
+    _write(folder / IMPUTED[0], header, rows)
+    cells = (
+        [ids[k], table.names[j], *(_format(values[k, j]) for values in (mean, lower, upper))]
+        for k, j in np.argwhere(missing)
+    )
+    _write(folder / IMPUTED[1], ["row", "variable", "value", "lower", "upper"], cells)
 
 
 def plot_model(
@@ -111,7 +145,7 @@ def plot_model(
     label: Sequence[Any] | None,
     about: Mapping[str, Any],
 ) -> None:
-    """Write all plots of a model, with the tests of its labels."""
+    """Write all plots of a model, with tests of the labels."""
     robustness = Robustness.from_json(about.get("robustness"))
     announce("drawing the plots")
     write_plots(
@@ -123,6 +157,7 @@ def plot_model(
         label=label,
         label_name=about.get("label"),
         tests=() if robustness is None else robustness.associations,
+        view_names=about.get("views") or None,
     )
 
 
@@ -266,7 +301,7 @@ def _write(path: Path, header: list[str], rows: Iterable[Sequence[object]]) -> N
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         for row in (header, *rows):
-            # Spreadsheet programs must not run a name as a formula.
+            # Spreadsheet programs must not execute names as formulas.
             writer.writerow(
                 [escape_formula(cell) if isinstance(cell, str) else cell for cell in row]
             )

@@ -1,7 +1,8 @@
-"""Python script that repeats an analysis with the interface of prosparse."""
+"""Export of a Python script that repeats an analysis."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,14 @@ def export_script(
     model: VariableSelector,
     *,
     scaled: bool,
+    further: Sequence[tuple[Path, ReadOptions]] = (),
 ) -> str:
-    """Write a script that reads and prepares the table, and fits the model.
+    """Write a script that reads and prepares a table, and fits the model.
 
     ``scaled`` states whether the columns were divided by their standard deviations before the fit.
+    ``further`` are further tables of the same rows.
     """
-    defaults = ReadOptions().to_json()
-    reading = {
-        name: value for name, value in read_options.to_json().items() if value != defaults[name]
-    }
+    reading = [_format_reading(*source) for source in ((path, read_options), *further)]
     preparing = {
         name: value
         for name, value in preparation.items()
@@ -38,8 +38,12 @@ def export_script(
         if value != signature(estimator).parameters[name].default
     }
     is_supervised = read_options.response is not None
-    names = [*["ReadOptions"] * bool(reading), *["prepare_table"] * bool(preparing), "read_table"]
-    options = f", ReadOptions({_format_arguments(reading)})" if reading else ""
+    names = [
+        *["ReadOptions"] * any("ReadOptions" in line for line in reading),
+        *["join_tables"] * bool(further),
+        *["prepare_table"] * bool(preparing),
+        "read_table",
+    ]
     fit_arguments = ["X" if scaled else "table.X"]
     if is_supervised:
         fit_arguments.append("np.array(table.response)")
@@ -53,7 +57,9 @@ def export_script(
         f"from prosparse import {estimator.__name__}",
         f"from prosparse.tables import {', '.join(names)}",
         "",
-        f"table = read_table({str(path)!r}{options})",
+        f"table = join_tables([{', '.join(reading)}]).table"
+        if further
+        else f"table = {reading[0]}",
     ]
     if preparing:
         lines.append(f"table = prepare_table(table, {_format_arguments(preparing)})")
@@ -66,6 +72,15 @@ def export_script(
         "print([table.names[k] for k in model.get_support(indices=True)])",
     ]
     return "\n".join(lines)
+
+
+def _format_reading(path: Path, read_options: ReadOptions) -> str:
+    defaults = ReadOptions().to_json()
+    given = {
+        name: value for name, value in read_options.to_json().items() if value != defaults[name]
+    }
+    options = f", ReadOptions({_format_arguments(given)})" if given else ""
+    return f"read_table({str(path)!r}{options})"
 
 
 def _format_arguments(values: dict[str, Any]) -> str:

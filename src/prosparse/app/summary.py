@@ -1,4 +1,4 @@
-"""Printed results of the commands: JSON, or a short table."""
+"""Output of the results of the commands as JSON or as a short table."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..phrases import percent, quote_name
 from ..report.narrative import (
     describe_covariates,
     describe_selection,
+    describe_shared,
     list_communalities,
 )
 from ..report.robustness import Robustness
@@ -32,7 +33,7 @@ MAX_PANEL = 200  # maximum number of variables of a panel
 
 
 def summarize(result: Result, output: Path) -> dict[str, Any]:
-    """Return the results as plain JSON."""
+    """Convert the results to objects that JSON supports."""
     found, about = result.found, result.about
     null = PermutationNull.from_json(about.get("permutation_null"))
     stability = Stability.from_json(about.get("stability"), found.names)
@@ -73,6 +74,8 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
             "explained_variance_ratio": found.explained,
         }
     return summary | {
+        "shared": describe_shared(found, about["views"]),
+        "n_imputed": about["n_imputed"],
         "caution": None if robustness is None else robustness.headline(),
         "robustness": about.get("robustness"),
         "check": about["check"]["findings"],
@@ -101,6 +104,10 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
     qualification = None if robustness is None else robustness.headline()
     if qualification:
         rows.append(("caution", qualification))
+    rows += [
+        ("shared" if k == 0 else "", sentence)
+        for k, sentence in enumerate(describe_shared(found, about["views"]))
+    ]
     rows.append(("selected", describe_selection(found, null)))
     rows.append(("reason", found.reason))
     if found.covariates is not None:
@@ -149,7 +156,7 @@ def _describe_fit(result: Result) -> tuple[str, str]:
 
 
 def _describe_panel(found: Findings, reconstruction: Reconstruction) -> list[tuple[str, str]]:
-    """List all variables of a panel, and what it and smaller panels explain on held-out rows."""
+    """List the variables of a panel, and the held-out R² of smaller panels."""
     names = [quote_name(found.names[k]) for k in reconstruction.order[:MAX_PANEL]]
     more = f", … ({found.n_selected - MAX_PANEL:,} more)" if found.n_selected > MAX_PANEL else ""
     path, std = reconstruction.heldout_r2_path, reconstruction.heldout_r2_path_std
@@ -192,7 +199,7 @@ def _list_variables(result: Result) -> list[tuple[str, str]]:
 def summarize_application(
     applied: Application, file: Path, model: Path, output: Path
 ) -> dict[str, Any]:
-    """Return the results of a model for new rows as plain JSON."""
+    """Convert results for new rows to objects that JSON supports."""
     return {
         "file": str(file),
         "model": str(model),

@@ -9,7 +9,7 @@ import numpy as np
 from .numbers import Numbers
 from .result import Finding, Severity
 
-MIN_TOTAL_RATIO = 2.0  # ratio of the 95 % to the 5 % quantile of the row totals
+MIN_TOTAL_RATIO = 2.0  # minimum ratio of the 95 % to the 5 % quantile of the row totals
 
 
 def find_count_problems(numbers: Numbers) -> Iterator[Finding]:

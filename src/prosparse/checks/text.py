@@ -1,4 +1,4 @@
-"""Findings about columns that are not numeric or describe the rows."""
+"""Findings about text columns and columns that describe the rows."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ OPTIONS = {
     Role.COVARIATE: "--covariates",
     Role.IGNORED: "--ignore",
 }
-MAX_PVALUE = 0.001  # of the association of a covariate with a variable
-MIN_ASSOCIATED = 0.25  # proportion of the variables that a covariate is associated with
+MAX_PVALUE = 0.001  # maximum p-value of an association of a covariate with a variable
+MIN_ASSOCIATED = 0.25  # minimum proportion of variables associated with a covariate
 MIN_VARIABLES = 5
 
 
 def fix_role(role: Role, name: str) -> str:
-    """Return the option that gives a column a role."""
+    """Return the option that assigns a role to a column."""
     return "" if role not in OPTIONS else f"{OPTIONS[role]} {quote_argument(name)}"
 
 
 def guess_text_roles(columns: Mapping[str, Sequence[str]], *, named: bool) -> dict[str, Guess]:
-    """Guess the roles of the columns of text.
+    """Guess the roles of the text columns.
 
     ``named`` states whether the rows have names.
     """
@@ -61,9 +61,9 @@ def guess_text_roles(columns: Mapping[str, Sequence[str]], *, named: bool) -> di
 def demote_constant_covariates(
     guesses: Mapping[str, Guess], columns: Mapping[str, Sequence[str]], groups: Sequence[str]
 ) -> dict[str, Guess]:
-    """Guess labels instead of covariates that are constant within groups.
+    """Convert covariates that are constant within groups to labels.
 
-    Rows are compared within groups, in which such covariates have no effect.
+    Such covariates have no effect, because rows are compared within groups.
     """
     n_groups = len(set(groups))
     return {
@@ -76,9 +76,9 @@ def demote_constant_covariates(
 
 
 def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iterator[Finding]:
-    """Find columns of text that need a role.
+    """Find text columns that require a role.
 
-    ``severity`` is that of a column without a role.
+    ``severity`` is the severity of a column without a role.
     """
     for name, guess in guesses.items():
         subject, fix = capitalise(name_columns([name])), fix_role(guess.role, name)
@@ -127,7 +127,7 @@ def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iter
 
 
 def repeated_ids(name: str, reason: str, severity: Severity) -> Finding:
-    """Return the finding of repeated measures."""
+    """Build the finding of repeated measures."""
     return Finding(
         "repeated-ids",
         severity,
@@ -140,7 +140,7 @@ def repeated_ids(name: str, reason: str, severity: Severity) -> Finding:
 
 
 def find_numeric_roles(numbers: Numbers, *, groups_known: bool) -> Iterator[tuple[Role, Finding]]:
-    """Find numeric columns that number or group the rows, and common covariates."""
+    """Find numeric columns that are identifiers, groups or covariates."""
     n = numbers.X.shape[0]
     for k, name in enumerate(numbers.names):
         column = numbers.X[:, k]

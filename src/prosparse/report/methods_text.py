@@ -1,4 +1,4 @@
-"""Paragraph on the methods of an analysis, to paste into a paper."""
+"""Paragraph on the methods of an analysis, for a paper."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _METHODS = {
 
 
 def describe_methods(found: Findings, about: Mapping[str, Any]) -> list[str]:
-    """Describe an analysis for a paper: a paragraph, then the references.
+    """Describe an analysis for a paper: a paragraph, followed by references.
 
     ``about`` describes the analysis, as in `prosparse.report.write_report`.
     """

@@ -1,9 +1,11 @@
 """Sentences about the results of a fitted model.
 
-All numbers come from the fitted arrays and are rounded by the functions of `phrases`.
+Numbers are read from the fitted attributes and rounded by the functions of `phrases`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,12 +14,14 @@ from ..phrases import join_items, percent, quote_name
 from ..stability import PermutationNull, Stability, near_optimal_sizes
 from .robustness import Robustness
 
+MIN_SHARED = 0.01  # proportion of the variance of each view that a shared component explains
 MAX_NAMED = 5  # maximum number of variables in a sentence
-MAX_DESCRIBED = 3  # maximum number of components to describe
+MAX_DESCRIBED = 3  # maximum number of described components
 MIN_RELATIVE_LOADING = 0.3  # minimum loading to be named, relative to the largest
 MIN_DOMINANT = 0.5  # minimum proportion of the squared loadings of dominant variables
 HIGH_COMMUNALITY = 0.5
-MIN_MANY = 100  # number of variables of a table such as gene expression
+MIN_NULL_PROPORTION = 0.1  # number selected under the null that qualifies the headline
+MIN_MANY = 100  # minimum number of variables of a large table, such as gene expression
 MAX_SPECIFIC = 0.5  # proportion of selected variables above which a selection is not specific
 
 
@@ -28,19 +32,21 @@ def narrate(
     null: PermutationNull | None = None,
     stability: Stability | None = None,
     robustness: Robustness | None = None,
+    view_names: Sequence[str] = (),
 ) -> list[str]:
-    """Describe the results for readers who are not familiar with the method.
+    """Describe the results for readers unfamiliar with the method.
 
-    Returns sentences, of which the first is the headline.
+    The result is a list of sentences, of which the first is the headline.
     """
-    sentences = [headline(found, null, robustness)]
+    shared = describe_shared(found, view_names)
+    sentences = [headline(found, null, robustness), *shared]
     if found.n_selected == 0:
         if found.tests is not None:
             sentences.append("The variables may be unrelated, or there are too few rows.")
         return sentences
     if _is_noise(found, null):
         return [*sentences, *_describe_noise(null)]
-    if sentences[0] != _describe_result(found):
+    if _describe_result(found) not in sentences:
         sentences.append(_describe_result(found))
     if found.tests is not None:
         sentences += _describe_tests(found, found.tests)
@@ -78,14 +84,58 @@ def headline(
                 f"The {p:,} variables predict the response no better than expected under the null."
             )
         return f"The {p:,} variables have no shared variance that is distinguishable from noise."
-    if null is not None and null.selects_under_null:
+    if selects_many_under_null(found, null):
+        assert null is not None
         return f"{null.headline()}."
     qualification = None if robustness is None else robustness.headline()
     return qualification or _describe_result(found)
 
 
+def selects_many_under_null(found: Findings, null: PermutationNull | None) -> bool:
+    """Return whether null datasets give a considerable proportion of the selection."""
+    if null is None or not null.selects_under_null:
+        return False
+    return null.expected_n_selected >= MIN_NULL_PROPORTION * found.n_selected
+
+
+def name_views(found: Findings, names: Sequence[str] = ()) -> list[str]:
+    """Return the names of the views: those given, or numbers."""
+    n_views = 0 if found.views is None else len(found.views.columns)
+    if len(names) == n_views:
+        return [*map(str, names)]
+    return [f"view {view + 1}" for view in range(n_views)]
+
+
+def describe_shared(found: Findings, view_names: Sequence[str] = ()) -> list[str]:
+    """Describe the components that explain variance in several views."""
+    if found.views is None or len(found.views.columns) < 2:
+        return []
+    names = [quote_name(name) for name in name_views(found, view_names)]
+    explained = found.views.explained
+    shared = np.flatnonzero(np.sum(explained >= MIN_SHARED, axis=0) >= 2)
+    d = explained.shape[1]
+    if not shared.size:
+        return [f"{join_items(names)} share no component."]
+    number = "The component" if d == 1 else f"{shared.size:,} of the {d:,} components"
+    verb = "is" if shared.size == 1 or d == 1 else "are"
+    total = [
+        f"{percent(float(explained[view, shared].sum()))} of the variance of {name}"
+        for view, name in enumerate(names)
+    ]
+    subject = "It explains" if shared.size == 1 else "They explain"
+    sentences = [f"{number} {verb} shared by several tables. {subject} {join_items(total)}."]
+    for k in shared[:MAX_DESCRIBED] if shared.size > 1 else ():
+        parts = [
+            f"{percent(float(explained[view, k]))} of {name}"
+            for view, name in enumerate(names)
+            if explained[view, k] >= MIN_SHARED
+        ]
+        sentences.append(f"Component {k + 1} explains {join_items(parts)}.")
+    return sentences
+
+
 def describe_selection(found: Findings, null: PermutationNull | None = None) -> str:
-    """Return the numbers of selected variables, observed and under the null."""
+    """Describe the observed and expected numbers of selected variables."""
     text = f"{found.n_selected:,} of {len(found.names):,}"
     if found.size_given:
         text += ", as requested"
@@ -205,7 +255,7 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
 
 
 def describe_covariates(covariates: CovariateEffects) -> str:
-    """State how much of the variables the covariates explain."""
+    """Describe the proportion of variance explained by the covariates."""
     names = join_items([quote_name(name) for name in covariates.names])
     r2 = covariates.r2
     verb = "explains" if len(covariates.names) == 1 else "explain"

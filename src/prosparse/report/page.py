@@ -1,9 +1,9 @@
-"""Report as one self-contained HTML page.
+"""Report as a self-contained HTML page.
 
 Jinja2 renders the text, and a script in the page draws the plots.
 
 Names come from untrusted files. Jinja2 escapes them in the text, and JSON escapes ``<``, ``>`` and
-``&`` in the data. The script sets text and never HTML. The content security policy of the page
+``&`` in the data. The script inserts text only, never HTML. The content security policy of the page
 forbids other scripts and all requests.
 """
 
@@ -31,21 +31,27 @@ from ..persistence import versions
 from ..phrases import join_items, percent, truncate
 from ..stability import PermutationNull, Stability
 from .methods_text import describe_methods
-from .narrative import describe_selection, narrate
+from .narrative import (
+    describe_selection,
+    describe_shared,
+    name_views,
+    narrate,
+    selects_many_under_null,
+)
 from .redundancy import Redundancy, find_redundancy, list_others
 from .robustness import Robustness
 
 GENERATOR = "prosparse"  # content of the meta tag that identifies a report
-MAX_TAG_OFFSET = 1024  # maximum number of bytes before the end of that tag
+MAX_TAG_OFFSET = 1024  # maximum number of bytes before the end of this tag
 MAX_POINTS = 3000  # maximum number of points in the scatter plot of scores
 MAX_PATH = 1500  # maximum number of points of a curve
-N_NEIGHBOURS = 30  # points on both sides of the selected model that are always drawn
+N_NEIGHBOURS = 30  # number of points on both sides of the selected model that are always drawn
 MAX_BARS = 800  # maximum number of bars
 MIN_RANKED = 60  # minimum number of variables in the bar plot
 MAX_LOADINGS = 200  # maximum number of variables in the heat map
 MAX_COMPONENTS = 12  # maximum number of components in the heat map and the scatter plot
-MAX_COLOURS = 16  # maximum number of labels with different colours
-MAX_PRINTED = (40, 8)  # variables and components of the heat map on paper; see page.css
+MAX_COLOURS = 16  # maximum number of labels with distinct colours
+MAX_PRINTED = (40, 8)  # maximum number of variables and components in a printed heat map (page.css)
 MAX_GROUPS = 20  # maximum number of redundant groups
 MAX_PARAMETER_LENGTH = 200  # maximum number of characters of a parameter
 
@@ -62,7 +68,7 @@ def write_report(
     stability: Stability | None = None,
     covariates: Any = None,
 ) -> Path:
-    """Write a report of a fitted model to one HTML file that needs no network.
+    """Write a report of a fitted model to a self-contained HTML file.
 
     Parameters
     ----------
@@ -71,7 +77,7 @@ def write_report(
     path : str or path-like
         File to write.
     X : data matrix of shape (n_samples, n_features), list of views, or None, default=None
-        Data for the plot of scores and the groups of redundant variables.
+        Data for the plot of scores and for the detection of redundant variables.
     ids : sequence of length n_samples or None, default=None
         Names of the rows of ``X``.
     label : sequence of length n_samples or None, default=None
@@ -84,7 +90,7 @@ def write_report(
     stability : Stability or None, default=None
         Result of `prosparse.stability.stability_selection`.
     covariates : DataFrame or array-like of shape (n_samples, n_covariates), default=None
-        Covariates of the rows of ``X``, for a model that was fitted with covariates.
+        Covariates of the rows of ``X``, for a model fitted with covariates.
 
     Returns
     -------
@@ -123,7 +129,7 @@ def is_report(path: str | os.PathLike[str]) -> bool:
     Parameters
     ----------
     path : str or path-like
-        Regular file.
+        File to examine.
 
     Returns
     -------
@@ -143,7 +149,7 @@ def render(
     label: Sequence[Any] | None = None,
     about: dict[str, Any] | None = None,
 ) -> str:
-    """Return the report as HTML.
+    """Render the report of a fitted model as HTML.
 
     Parameters
     ----------
@@ -199,16 +205,19 @@ def render(
             null=null,
             stability=stability,
             robustness=robustness,
+            view_names=about.get("views") or (),
         ),
+        "shared": describe_shared(found, about.get("views") or ()),
         "robustness": robustness,
-        "caution": (null is not None and (null.selects_under_null or null.consistent_with_null))
+        "caution": selects_many_under_null(found, null)
+        or (null is not None and null.consistent_with_null)
         or (robustness is not None and robustness.headline() is not None),
         "stability": stability,
         "selection": describe_selection(found, null),
         "redundancy": None if redundancy is None else _redundancy_table(redundancy, found),
         "explained": percent(found.explained),
         "heat": heat,
-        "views": _views(found),
+        "views": _views(found, about.get("views") or ()),
         "converges": bool(found.stop_reason or found.objective_paths),
         "curve_caption": None if found.comparison is None else _curve_caption(found.comparison),
         "parameters": {
@@ -242,7 +251,7 @@ def _redundancy_table(redundancy: Redundancy, found: Findings) -> dict[str, Any]
 
 
 def _to_embedded_json(data: dict[str, Any]) -> str:
-    """Return JSON that cannot end its HTML element."""
+    """Convert data to JSON that cannot end the enclosing HTML element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.translate({ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"})
 
@@ -258,7 +267,7 @@ def page_data(
     label_name: str | None,
     stability: Stability | None = None,
 ) -> dict[str, Any]:
-    """Return the data of the plots and the table, the most relevant first."""
+    """Return the data of plots and table, with the most relevant first."""
     order = found.order
     return {
         "names": [found.names[k] for k in order],
@@ -279,14 +288,14 @@ def page_data(
 
 
 def _bar_heights(found: Findings) -> np.ndarray:
-    """Return the communality of tested variables, otherwise the relevance."""
+    """Return the communality if variables were tested, otherwise relevance."""
     return found.relevance if found.tests is None else found.tests.communality
 
 
 def _round(values: Any, digits: int = 4) -> list[float | None]:
-    """Round to few digits to reduce the size of the page.
+    """Round to a few digits to reduce the size of the page.
 
-    Values that are not finite become null.
+    Non-finite values become null.
     """
     return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in np.ravel(values)]
 
@@ -328,14 +337,14 @@ def _curve(path: ModelPath) -> dict[str, Any]:
 
 
 def _criterion_label(path: ModelPath) -> str:
-    """Return the name of the criterion that compares the models."""
+    """Return the name of the criterion by which models are compared."""
     return path.y_label if path.posterior is None else "log posterior probability"
 
 
 def _curve_caption(path: ModelPath) -> str:
     """Describe the plot of the compared models.
 
-    The maximum is given if it was not selected.
+    The maximum is stated if another model was selected.
     """
     label = _criterion_label(path)
     caption = f"{label[0].upper()}{label[1:]} against the {path.x_label}; the marked point was "
@@ -348,7 +357,7 @@ def _curve_caption(path: ModelPath) -> str:
 
 
 def _objective(path: np.ndarray) -> dict[str, Any]:
-    """Return the distance of the objective from its final value.
+    """Compute the difference between the final objective and each iteration.
 
     Iterations at or above the final value are omitted.
     """
@@ -375,7 +384,7 @@ def _scatter(
 
 
 def _colours(values: list[Any], name: str) -> dict[str, Any]:
-    """Return a colour scale for many numbers, or one colour for each value."""
+    """Return a colour scale for many numbers, or one colour per value."""
     numbers = [_to_number(value) for value in values]
     different = {v for v in numbers if v is not None and math.isfinite(v)}
     texts = ["missing" if str(v) in ("", "nan", "None") else str(v) for v in values]
@@ -404,7 +413,7 @@ def _colours(values: list[Any], name: str) -> dict[str, Any]:
 
 
 def _natural_key(text: str) -> list[tuple[int, int, str]]:
-    """Return a sort key by which label 2 precedes label 10."""
+    """Return a sort key by which "label 2" precedes "label 10"."""
     parts = re.split(r"([0-9]+)", text)
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts if part]
 
@@ -417,7 +426,7 @@ def _to_number(value: Any) -> float | None:
 
 
 def _print_note(heat: dict[str, Any]) -> str:
-    """State which part of the heat map is printed, if not all of it."""
+    """Return a note on the printed part of the heat map, if not complete."""
     parts = [
         f"the first {maximum} {noun}"
         for count, maximum, noun in (
@@ -429,7 +438,7 @@ def _print_note(heat: dict[str, Any]) -> str:
     return f"Only {join_items(parts)} are printed." if parts else ""
 
 
-def _views(found: Findings) -> dict[str, Any] | None:
+def _views(found: Findings, names: Sequence[str]) -> dict[str, Any] | None:
     """Return the proportions of variance explained in each of several views."""
     if found.views is None or len(found.views.columns) < 2:
         return None
@@ -437,11 +446,13 @@ def _views(found: Findings) -> dict[str, Any] | None:
     largest = float(np.max(proportions, initial=0.0)) or 1.0
     rows = [
         (
-            f"view {view + 1}, {columns.size:,} variables",
+            f"{name}, {columns.size:,} variables",
             percent(float(found.views.explained[view].sum())),
             [(f"{value:.1%}" if value else "0", value / largest) for value in row.tolist()],
         )
-        for view, (columns, row) in enumerate(zip(found.views.columns, proportions, strict=True))
+        for view, (name, columns, row) in enumerate(
+            zip(name_views(found, names), found.views.columns, proportions, strict=True)
+        )
     ]
     return {"rows": rows, "n_components": proportions.shape[1]}
 

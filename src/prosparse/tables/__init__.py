@@ -23,6 +23,7 @@ from .base import (
 from .columnar import read_arrow, read_parquet
 from .dates import note_dates
 from .delimited import read_delimited
+from .joining import JoinedTables, join_tables
 from .labels import attach_labels, read_labels
 from .matrices import read_h5ad, read_mtx, read_numpy
 from .orientation import note_orientation, transpose_table
@@ -31,7 +32,16 @@ from .response import parse_covariates, parse_response
 from .row_selection import ignore_rows, replace_codes
 from .workbook import EXTENSIONS, read_workbook
 
-__all__ = ["READERS", "ReadOptions", "Table", "file_extension", "prepare_table", "read_table"]
+__all__ = [
+    "READERS",
+    "JoinedTables",
+    "ReadOptions",
+    "Table",
+    "file_extension",
+    "join_tables",
+    "prepare_table",
+    "read_table",
+]
 
 READERS: dict[str, Callable[[Path, ReadOptions], Table]] = {
     ".csv": read_delimited,

@@ -147,7 +147,7 @@ def test_role_of_a_column_is_changed(client, workspace, setup):
     client.post(f"/setups/{setup.number}", data=fields, headers=ORIGIN)
     changed = list(workspace.setups.values())[-1]
     assert changed.number != setup.number
-    assert "--label outcome" in " ".join(changed.arguments)
+    assert "--label outcome" in " ".join(workspace.arguments(changed))
     assert "outcome" not in setup.settings.roles  # another tab is not changed
 
 
@@ -156,7 +156,7 @@ def test_correction_is_refused(client, workspace, setup):
     del fields["fix:missing-codes"]
     client.post(f"/setups/{setup.number}", data=fields, headers=ORIGIN)
     changed = list(workspace.setups.values())[-1]
-    assert not any("-999" in argument for argument in changed.arguments)
+    assert not any("-999" in argument for argument in workspace.arguments(changed))
     page = client.get(f"/setups/{changed.number}").text
     assert re.search(r'name="fix:missing-codes" value="1" data-submit\s*>', page)
 
@@ -165,8 +165,8 @@ def test_response_selects_the_question(client, workspace, setup):
     fields = {"do": "update", "question": "together", "role:outcome": "response"} | fixes(setup)
     client.post(f"/setups/{setup.number}", data=fields, headers=ORIGIN)
     changed = list(workspace.setups.values())[-1]
-    assert changed.arguments[0] == "regress"
-    assert "--response outcome" in " ".join(changed.arguments)
+    assert workspace.arguments(changed)[0] == "regress"
+    assert "--response outcome" in " ".join(workspace.arguments(changed))
 
 
 def test_question_without_a_response(client, setup):
@@ -222,3 +222,95 @@ def test_removed_table_leaves_no_files(client, workspace):
     client.post(f"/tables/{setup.table.number}/remove", headers=ORIGIN)
     assert not setup.table.path.exists()
     assert client.get(f"/setups/{setup.number}").status_code == 404
+
+
+def patients(gaps):
+    """Return genes and proteins of the same patients, with a common factor."""
+    rng = np.random.default_rng(3)
+    factor = rng.standard_normal((60, 1))
+    names = [f"P{k:02d}" for k in range(60)]
+    tables = []
+    for prefix, p in (("gene", 14), ("protein", 12)):
+        X = rng.standard_normal((60, p))
+        X[:, :6] += 1.2 * factor
+        frame = pd.DataFrame(X.round(4), columns=[f"{prefix}{k}" for k in range(p)])
+        if gaps:
+            frame = frame.mask(rng.random(frame.shape) < 0.04)
+        frame.insert(0, "patient", names)
+        tables.append(frame.sample(frac=1.0, random_state=len(tables)).to_csv(index=False))
+    return tables
+
+
+def run_question(client, workspace, setup, question, **fields):
+    fields = {"do": "run", "question": question} | fixes(setup) | fields
+    response = client.post(f"/setups/{setup.number}", data=fields, headers=ORIGIN)
+    return response, list(workspace.analyses.values())[-1]
+
+
+def test_several_tables_dropped_together(client, workspace, tmp_path, monkeypatch):
+    genes, proteins = patients(gaps=False)
+    files = [("file", ("genes.csv", genes)), ("file", ("proteins.csv", proteins))]
+    assert client.post("/tables", files=files, headers=ORIGIN).status_code == 200
+    setup = list(workspace.setups.values())[-1]
+    assert setup.question.name == "share"
+    page = client.get(f"/setups/{setup.number}").text
+    assert re.search(r'name="table:\d+" value="1"[^>]*checked> proteins.csv', page)
+    fields = {f"table:{setup.settings.tables[0]}": "1", "table:offered": "1"}
+    response, analysis = run_question(client, workspace, setup, "share", **fields)
+    assert "is shared by several tables" in response.text
+    command = "prosparse select genes.csv --method sca --missing impute --table proteins.csv"
+    assert command in html.unescape(response.text)
+    # The command that the page shows gives the same result in a folder with both files.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "genes.csv").write_text(genes, newline="")
+    (tmp_path / "proteins.csv").write_text(proteins, newline="")
+    from typer.testing import CliRunner
+
+    from prosparse.app.cli import app
+
+    assert CliRunner().invoke(app, [*analysis.arguments, "--output", "out"]).exit_code == 0
+    scores = (tmp_path / "out" / "scores.csv").read_bytes()
+    assert scores == (analysis.folder / "scores.csv").read_bytes()
+
+
+def test_further_table_is_added_to_a_table(client, workspace):
+    genes, proteins = patients(gaps=False)
+    setup = upload(client, workspace, "first.csv", genes)
+    response, _ = run_question(client, workspace, setup, "share")
+    assert response.status_code == 422
+    assert "Add another table" in response.text
+    files = {"file": ("first.csv", proteins)}  # the same name in another folder
+    client.post(f"/setups/{setup.number}/tables", files=files, headers=ORIGIN)
+    changed = list(workspace.setups.values())[-1]
+    assert changed.question.name == "share"
+    _, analysis = run_question(client, workspace, changed, "share")
+    assert analysis.arguments[-2:] == ["--table", "2-first.csv"]
+    assert analysis.job.status is Status.DONE, analysis.job.message
+
+
+def test_missing_values_are_filled_in(client, workspace):
+    setup = upload(client, workspace, "gaps.csv", patients(gaps=True)[0])
+    response, analysis = run_question(client, workspace, setup, "fill")
+    n_missing = analysis.job.result["n_imputed"]
+    assert n_missing > 10
+    assert f"{n_missing} missing values were filled in" in response.text
+    full = pd.read_csv(analysis.folder / "imputed.csv")
+    assert not full.isna().any().any()
+    assert full.columns[0] == "patient"
+    complete = upload(client, workspace, "complete.csv", patients(gaps=False)[0])
+    response, _ = run_question(client, workspace, complete, "fill")
+    assert "The table has no missing values" in response.text
+
+
+def test_plots_are_made_on_request(client, analysis):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    before = client.get(f"/analyses/{analysis.number}").text
+    assert "Make plots for a paper" in before
+    response = client.post(f"/analyses/{analysis.number}/plots", headers=ORIGIN)
+    assert response.status_code == 200
+    for name in ("plot-scores.svg", "plot-scores.pdf", "plot-biplot.png"):
+        assert f"/analyses/{analysis.number}/files/{name}" in response.text
+    assert "Make plots for a paper" not in response.text
+    plot = client.get(f"/analyses/{analysis.number}/files/plot-scores.svg")
+    assert plot.headers["content-type"].startswith("image/svg+xml")
+    assert plot.headers["content-disposition"].startswith("attachment")

@@ -92,6 +92,23 @@ def test_private_structure_leaks_without_private_factors():
     assert np.abs(np.corrcoef(np.hstack([Z, private]).T)[:2, 2:]).max() > 0.8
 
 
+def test_imputed_values_have_the_conditional_distribution(rng):
+    X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 7)) + rng.normal(size=(60, 7))
+    model = SCA(2).fit(X)
+    row, missing = X[:1].copy(), np.array([1, 4])
+    row[0, missing] = np.nan
+    full, std = model.impute(row, return_std=True)
+    observed = np.setdiff1d(np.arange(7), missing)
+    C = model.get_covariance()
+    slope = C[np.ix_(missing, observed)] @ np.linalg.inv(C[np.ix_(observed, observed)])
+    mean = model.mean_[missing] + slope @ (row[0, observed] - model.mean_[observed])
+    covariance = C[np.ix_(missing, missing)] - slope @ C[np.ix_(observed, missing)]
+    np.testing.assert_allclose(full[0, missing], mean)
+    np.testing.assert_allclose(std[0, missing], np.sqrt(np.diag(covariance)))
+    assert not std[0, observed].any()
+    assert not model.impute(X, return_std=True)[1].any()
+
+
 @pytest.mark.filterwarnings("ignore:.IterativeImputer. Early stopping")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("prior", BOTH)

@@ -49,6 +49,7 @@ class Settings(NamedTuple):
     question: str = "together"
     answers: Mapping[str, Any] = {}  # options of the question
     shown: tuple[str, ...] = ()  # columns that the page shows in addition
+    tables: tuple[int, ...] = ()  # numbers of further tables of the same rows
 
 
 def table_options(settings: Settings) -> dict[str, Any]:
@@ -98,15 +99,18 @@ def to_arguments(words: Words) -> list[str]:
     return arguments
 
 
-def analysis_words(settings: Settings, options: str, accepted: Iterable[str]) -> Words:
+def analysis_words(
+    settings: Settings, implied: Words, options: str, accepted: Iterable[str]
+) -> Words:
     """Return the options of an analysis.
 
-    ``options`` are those of the checked table, which the answers of the user override. Labels
+    ``implied`` are those of the question, which nothing overrides. ``options`` are those of the
+    checked table, which the answers of the user override. Labels
     replace groups, covariates and the response if the command does not accept them, so that they
     are not taken for variables.
     """
     accepted = {*accepted}
-    words = answer_words(settings.answers)
+    words = [*implied, *answer_words(settings.answers)]
     given = {flag for flag, _ in words}
     words += [word for word in split_words(options) if word[0] not in given]
     words += [("--response", name) for name, role in settings.roles.items() if role == "response"]

@@ -165,7 +165,16 @@ def read_settings(
         question if question in QUESTIONS else before.question,
         answers,
         (*before.shown, column) if is_known and column not in before.shown else before.shown,
+        _read_tables(given, before),
     )
+
+
+def _read_tables(given: Mapping[str, str], before: Settings) -> tuple[int, ...]:
+    """Return the numbers of the further tables that are ticked, if the form offered any."""
+    fields = {name.removeprefix("table:") for name in given if name.startswith("table:")}
+    if "offered" not in fields:
+        return before.tables
+    return tuple(sorted(int(number) for number in fields if number.isdecimal()))
 
 
 def _read_roles(

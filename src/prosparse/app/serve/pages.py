@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import itertools
 import shlex
 import shutil
 import zipfile
@@ -31,13 +33,16 @@ from .arguments import Settings
 from .comparison import compare_analyses
 from .forms import MAX_NAMES, ROLE_HELP, ROLE_TITLES, read_settings, show_table
 from .jobs import Job, Status
-from .questions import QUESTIONS
+from .questions import QUESTIONS, SHARE
 from .uploads import DEFAULT_MAX_BYTES, Form, UploadError, format_size, read_fields, read_form
 from .workspace import Analysis, Setup, TableFile, Workspace, same_check
 
 CHECK_SECONDS = 1.5  # time that a page waits for a check before it shows the progress
 RUN_CHECK_SECONDS = 60.0  # time that a run waits for the check of changed roles
-REPORT = "report.html"
+PLOT_SECONDS = 300.0  # maximum time for drawing the plots of an analysis
+MAX_IMPUTED = 10  # number of imputed values on the page
+# Files of the results. The server does not import the modules that write them.
+REPORT, IMPUTED_CELLS, PLOT_PREFIX = "report.html", "imputed_cells.csv", "plot-"
 # The report has its own policy, which allows its script by hash. It gets no access to the page.
 REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads allow-popups; default-src 'none'; "
@@ -51,6 +56,10 @@ _TYPES = {
     ".pdf": "application/pdf",
     ".png": "image/png",
 }
+EXTENSIONS = (
+    ".csv,.tsv,.tab,.txt,.gz,.xlsx,.xls,.xlsm,.xlsb,.ods,.parquet,.pq,.arrow,.feather,.npy,.npz,"
+    ".mtx,.h5ad"
+)
 _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 Item = TypeVar("Item")
 
@@ -84,8 +93,13 @@ class Pages:
             "role_help": ROLE_HELP,
             "role_titles": ROLE_TITLES,
             "Status": Status,
+            "extensions": EXTENSIONS,
         }
-        self.templates.filters |= {"size": format_size, "duration": format_duration}
+        self.templates.filters |= {
+            "size": format_size,
+            "duration": format_duration,
+            "short": _shorten_number,
+        }
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -101,6 +115,7 @@ class Pages:
             Route("/setups/{number:int}", self.show_setup),
             Route("/setups/{number:int}", self.change_setup, methods=["POST"]),
             Route("/setups/{number:int}/progress", self.setup_progress),
+            Route("/setups/{number:int}/tables", self.add_tables, methods=["POST"]),
             Route("/analyses/{number:int}", self.show_analysis),
             Route("/analyses/{number:int}/progress", self.analysis_progress),
             Route("/analyses/{number:int}/cancel", self.cancel, methods=["POST"]),
@@ -108,6 +123,7 @@ class Pages:
             Route("/analyses/{number:int}/files/{name}", self.download),
             Route("/analyses/{number:int}/all.zip", self.download_all),
             Route("/analyses/{number:int}/apply", self.apply, methods=["POST"]),
+            Route("/analyses/{number:int}/plots", self.add_plots, methods=["POST"]),
             Route("/compare", self.compare),
         ]
 
@@ -160,10 +176,14 @@ class Pages:
     # --- tables
 
     async def upload(self, request: Request) -> Response:
-        """Store uploaded files; show the first."""
+        """Store uploaded files; show the first, with the question on several tables."""
         form = await self._read_form(request)
-        tables = [self.workspace.add_table(upload.path) for upload in form.files]
-        return RedirectResponse(f"/tables/{tables[0].number}", 303)
+        first, *others = [self.workspace.add_table(upload.path) for upload in form.files]
+        settings = Settings()
+        if others:
+            settings = Settings(question=SHARE.name, tables=tuple(t.number for t in others))
+        setup = self.workspace.add_setup(first, settings)
+        return RedirectResponse(f"/setups/{setup.number}", 303)
 
     async def _read_form(self, request: Request) -> Form:
         form = await read_form(request, self.workspace.new_path, self.max_bytes)
@@ -210,7 +230,8 @@ class Pages:
             response=response,
             extension=setup.table.path.suffix.lower(),
             message=message,
-            command=shlex.join(["prosparse", *setup.arguments]),
+            others=[t for t in self.workspace.tables.values() if t is not setup.table],
+            command=shlex.join(["prosparse", *self.workspace.arguments(setup)]),
         )
 
     async def change_setup(self, request: Request) -> Response:
@@ -232,6 +253,9 @@ class Pages:
         if changed.question.needs_response and "response" not in changed.settings.roles.values():
             message = "Select the column that is to be predicted."
             return self._render_setup(changed, message, 422)
+        if changed.question.needs_tables and len(self.workspace.tables_of(changed)) < 2:
+            message = "Add another table of the same samples first."
+            return self._render_setup(changed, message, 422)
         analysis = self.workspace.add_analysis(changed)
         return RedirectResponse(f"/analyses/{analysis.number}", 303)
 
@@ -241,6 +265,16 @@ class Pages:
         if same_check(settings, setup.settings):
             return self.workspace.with_question(setup, settings)
         return self.workspace.add_setup(setup.table, settings)
+
+    async def add_tables(self, request: Request) -> Response:
+        """Store further tables of the same rows, and select the question on several tables."""
+        setup = _find(self.workspace.setups, request)
+        form = await self._read_form(request)
+        numbers = tuple(self.workspace.add_table(upload.path).number for upload in form.files)
+        tables = (*setup.settings.tables, *numbers)
+        settings = setup.settings._replace(question=SHARE.name, answers={}, tables=tables)
+        changed = self.workspace.with_question(setup, settings)
+        return RedirectResponse(f"/setups/{changed.number}#question-title", 303)
 
     def setup_progress(self, request: Request) -> Response:
         """Return the progress of a check."""
@@ -262,9 +296,16 @@ class Pages:
             "analysis",
             analysis=analysis,
             summary=analysis.job.result,
+            imputed=_read_imputed(analysis.folder / IMPUTED_CELLS),
+            plots=[path for path in analysis.files if path.name.startswith(PLOT_PREFIX)],
+            plot_prefix=PLOT_PREFIX,
             command=command,
             others=others,
-            files=[path for path in analysis.files if path.name != REPORT],
+            files=[
+                path
+                for path in analysis.files
+                if path.name != REPORT and not path.name.startswith(PLOT_PREFIX)
+            ],
             has_report=(analysis.folder / REPORT).is_file(),
         )
 
@@ -307,6 +348,18 @@ class Pages:
                 content.write(path, path.name)
         return _attachment(archive, f"{_stem(analysis)}-results.zip")
 
+    def add_plots(self, request: Request) -> Response:
+        """Write the plots of an analysis as files."""
+        analysis = _find(self.workspace.analyses, request)
+        if not analysis.files:
+            raise HTTPException(404)
+        job = self.workspace.add_plots(analysis)
+        job.finished.wait(PLOT_SECONDS)
+        if job.status is not Status.DONE:
+            job.cancel()
+            return self.show_error(500, f"The plots were not written. {job.message}")
+        return RedirectResponse(f"/analyses/{analysis.number}#download", 303)
+
     async def apply(self, request: Request) -> Response:
         """Apply the model of an analysis to an uploaded table."""
         analysis = _find(self.workspace.analyses, request)
@@ -336,6 +389,18 @@ class Pages:
         if len(pair) != 2:
             return self.show_error(400, "Select two finished analyses to compare.")
         return self.render("compare", pair=pair, comparison=compare_analyses(*pair))
+
+
+def _shorten_number(text: str) -> str:
+    return f"{float(text):.4g}"
+
+
+def _read_imputed(path: Path) -> list[dict[str, str]]:
+    """Return the first imputed values."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return [*itertools.islice(csv.DictReader(file), MAX_IMPUTED)]
 
 
 def format_duration(seconds: float) -> str:

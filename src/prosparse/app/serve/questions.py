@@ -29,8 +29,11 @@ class Question(NamedTuple):
     explanation: str  # what the answer is
     assumption: str  # what the method assumes
     command: str
+    method: str  # of the command
     choices: tuple[Choice, ...] = ()
+    options: tuple[tuple[str, str | None], ...] = ()  # that the question implies
     needs_response: bool = False
+    needs_tables: bool = False
 
 
 _MISSING = Choice(
@@ -53,6 +56,7 @@ _COUNTS = Choice(
     "The values are raw counts, such as reads or species, and rows may differ in their totals.",
     "flag",
 )
+_COMPONENTS = Choice("components", "Components", "Number of components.", placeholder="estimated")
 _PERMUTATIONS = Choice(
     "permutations",
     "Null datasets",
@@ -77,8 +81,9 @@ TOGETHER = Question(
     "Assumes that rows are independent (or that their groups are given) and that relations are "
     "roughly linear. At most 5 % of the selected variables are expected to be false discoveries.",
     "select",
+    "fdrpca",
     (
-        Choice("components", "Components", "Number of components.", placeholder="estimated"),
+        _COMPONENTS,
         Choice(
             "fdr",
             "False discovery rate",
@@ -105,6 +110,7 @@ FEW = Question(
     "Assumes that new rows resemble these rows. Predictions are evaluated on rows that were not "
     "used to select the panel.",
     "panel",
+    "panel",
     (
         Choice("variables", "Variables", "Number of variables.", placeholder="estimated"),
         Choice(
@@ -126,8 +132,36 @@ PREDICT = Question(
     "Selects the variables that predict a response, which is a number or one of two classes.",
     "Assumes that the response depends linearly on few variables. Predictors need not be causes.",
     "regress",
+    "spinyreg",
     _COMMON,
     needs_response=True,
 )
 
-QUESTIONS = {question.name: question for question in (TOGETHER, FEW, PREDICT)}
+SHARE = Question(
+    "share",
+    "What do several tables share?",
+    "Estimates components of two or more tables of the same samples, such as genes and proteins of "
+    "the same patients, and states which components the tables share.",
+    "Assumes that rows with the same name are the same sample, and that relations are roughly "
+    "linear. A row that one table lacks has missing values there.",
+    "select",
+    "sca",
+    (_COMPONENTS, _LOG1P, _PERMUTATIONS, _STABILITY),
+    (("--method", "sca"), ("--missing", "impute")),
+    needs_tables=True,
+)
+FILL = Question(
+    "fill",
+    "Fill in missing values",
+    "Estimates each missing value from the other variables of its row, with a 95 % interval. You "
+    "can download the completed table.",
+    "Assumes that a value is missing for reasons that do not depend on the value itself, and that "
+    "relations are roughly linear. Do not test hypotheses on the completed table as if all values "
+    "had been measured.",
+    "select",
+    "sca",
+    (_COMPONENTS, _LOG1P),
+    (("--method", "sca"), ("--missing", "impute"), ("--permutations", "0")),
+)
+
+QUESTIONS = {question.name: question for question in (TOGETHER, FEW, PREDICT, SHARE, FILL)}

@@ -15,6 +15,7 @@ from .pages import create_application
 from .workspace import Workspace
 
 MAX_CONNECTIONS = 100
+PREPARE_SECONDS = 0.3
 
 
 def run_server(
@@ -35,7 +36,10 @@ def run_server(
         gate = Gate(host, listener.getsockname()[1], password)
         workspace = Workspace(Workers(memory))
         try:
-            threading.Thread(target=workspace.workers.prepare, daemon=True).start()
+            # The first page appears before a worker imports the library.
+            preparation = threading.Timer(PREPARE_SECONDS, workspace.workers.prepare)
+            preparation.daemon = True
+            preparation.start()
             if file is not None:
                 workspace.add_table(file.absolute())
             server = _Server(gate, workspace, max_bytes)

@@ -118,7 +118,7 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
         "options": format_options(checked.options, checked.analysis),
         "transposed": checked.options.transpose,
         "notes": list(checked.notes),
-        "commands": _accepted_options(),
+        "accepted": _accepted_options(),
         "findings": [
             {
                 "code": found.code,
@@ -136,19 +136,18 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _accepted_options() -> dict[str, list[str]]:
-    """Return the options that each command accepts with its default method."""
+    """Return the options that the command of each question accepts with its method."""
     from ...registry import METHODS
     from ..cli import load_commands
-    from ..estimators import DEFAULT_METHOD
+    from .questions import QUESTIONS
 
     methods = {method.name: method for method in METHODS.values()}
-    by_command = {"select": DEFAULT_METHOD, "panel": "panel", "regress": "spinyreg"}
     accepted = {}
     of_methods = {f"--{o.name}" for method in METHODS.values() for o in method.options or ()}
-    for name, method_name in by_command.items():
-        command = load_commands().get_command(None, name)
+    for name, question in QUESTIONS.items():
+        command = load_commands().get_command(None, question.command)
         flags = {flag for parameter in command.params for flag in parameter.opts}
-        method = methods[method_name]
+        method = methods[question.method]
         flags -= of_methods - {f"--{option.name}" for option in method.options or ()}
         flags -= set() if method.accepts_groups else {"--groups"}
         flags -= set() if method.accepts_covariates else {"--covariates"}

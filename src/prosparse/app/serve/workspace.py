@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,13 +45,16 @@ class Setup(NamedTuple):
         """Selected question."""
         return QUESTIONS[self.settings.question]
 
-    @property
-    def arguments(self) -> list[str]:
-        """Arguments of the command of the selected question."""
-        command = self.question.command
-        check = self.check.result
-        words = analysis_words(self.settings, check["options"], check["commands"][command])
-        return [command, self.table.name, *to_arguments(words)]
+    def arguments(self, names: Sequence[str]) -> list[str]:
+        """Return the arguments of the command of the selected question.
+
+        ``names`` are the files of the tables.
+        """
+        question, check = self.question, self.check.result
+        accepted = check["accepted"][question.name]
+        words = analysis_words(self.settings, [*question.options], check["options"], accepted)
+        words += [("--table", name) for name in names[1:]]
+        return [question.command, names[0], *to_arguments(words)]
 
 
 class Analysis(NamedTuple):
@@ -126,19 +129,61 @@ class Workspace:
             self.setups[changed.number] = changed
         return changed
 
+    def tables_of(self, setup: Setup) -> list[TableFile]:
+        """Return the tables of an analysis, the first one of the setup."""
+        further = setup.settings.tables if setup.question.needs_tables else ()
+        others = [self.tables[n] for n in further if n in self.tables and n != setup.table.number]
+        return [setup.table, *others]
+
+    def arguments(self, setup: Setup) -> list[str]:
+        """Return the arguments of the command of a setup, in the folder of its tables."""
+        return setup.arguments(_distinct_names(self.tables_of(setup)))
+
     def add_analysis(self, setup: Setup) -> Analysis:
         """Run the command of a setup."""
-        return self.add_command(setup, setup.question.title, setup.table, setup.arguments)
+        tables = self.tables_of(setup)
+        folder = setup.table.path.parent if len(tables) == 1 else self._gather(tables)
+        arguments = self.arguments(setup)
+        return self.add_command(setup, setup.question.title, setup.table, arguments, folder)
+
+    def _gather(self, tables: Sequence[TableFile]) -> Path:
+        """Return a folder with links to files, or copies."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder, prefix="tables-"))
+        for table, name in zip(tables, _distinct_names(tables), strict=True):
+            try:
+                os.link(table.path, folder / name)
+            except OSError:  # another disk, or a system without links
+                shutil.copyfile(table.path, folder / name)
+        return folder
+
+    def add_plots(self, analysis: Analysis) -> Job:
+        """Write all plots of an analysis to its results."""
+        return self.workers.submit(
+            {
+                "task": "command",
+                "folder": str(analysis.folder.parent),
+                "arguments": ["report", analysis.folder.name, "--plots", "svg,pdf,png"],
+                "hidden": ["--json"],
+            }
+        )
 
     def add_command(
-        self, setup: Setup, title: str, table: TableFile, arguments: list[str]
+        self,
+        setup: Setup,
+        title: str,
+        table: TableFile,
+        arguments: list[str],
+        inputs: Path | None = None,
     ) -> Analysis:
-        """Run a command whose results are written to a new folder."""
+        """Run a command whose results are written to a new folder.
+
+        ``inputs`` is the folder of its files, by default that of the table.
+        """
         folder = Path(tempfile.mkdtemp(dir=self.folder, prefix="results-")) / "results"
         job = self.workers.submit(
             {
                 "task": "command",
-                "folder": str(table.path.parent),
+                "folder": str(inputs or table.path.parent),
                 "arguments": arguments,
                 "hidden": ["--output", str(folder), "--json"],
             }
@@ -182,6 +227,15 @@ class Workspace:
             for entry in (Path(folder) / name for name in names)
             if entry.is_file()
         )
+
+
+def _distinct_names(tables: Sequence[TableFile]) -> list[str]:
+    """Return the names of files; later files of equal names begin with a number."""
+    names: list[str] = []
+    for table in tables:
+        is_new = table.name not in names
+        names.append(table.name if is_new else f"{len(names) + 1}-{table.name}")
+    return names
 
 
 def same_check(first: Settings, second: Settings) -> bool:

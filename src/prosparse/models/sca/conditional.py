@@ -268,7 +268,8 @@ class FittedModel(NamedTuple):
 
         def of_group(rows: Table, g: int) -> np.ndarray:
             noise = 1.0 / self.groups[g].tau[columns]
-            mean, variance = predictive_moments(rows, self._observed(g), columns, noise)
+            found = predictive_moments(rows, self._observed(g), columns, noise)
+            mean, variance = (to_numpy(part) for part in found)
             return np.stack([mean, variance + mean**2 if mixture else variance], axis=1)
 
         mean, variance = self._average(X, codes, of_group).transpose(1, 0, 2)

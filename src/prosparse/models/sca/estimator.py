@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -903,10 +903,14 @@ class SCA(HasDensity, SparseProjection):
         check_in_memory(X, "`predict_view` requires")
         X = container_of(X).to_dense(X)
         X[:, columns] = np.nan
-        mean, variance = self._model().moments(X, columns, self._group_codes(groups, X))
+        return self._predict(X, columns, self._group_codes(groups, X))
+
+    def _predict(self, X: Table, columns: np.ndarray, codes: np.ndarray | None) -> Prediction:
+        """Predict new observations of columns, given the observed entries of the rows."""
+        mean, variance = self._model().moments(X, columns, codes)
         return Prediction(mean, np.where(to_numpy(self.varying_)[columns], variance, 0.0))
 
-    def impute(self, X: Table, *, groups: ArrayLike | None = None) -> Table:
+    def impute(self, X: Table, *, groups: ArrayLike | None = None, return_std: bool = False) -> Any:
         """Replace missing values by their conditional means.
 
         Parameters
@@ -915,13 +919,26 @@ class SCA(HasDensity, SparseProjection):
             Data in the units of ``fit``. NaN marks missing values, None a missing view.
         groups : array-like of shape (n_samples,) or None, default=None
             Groups of the rows if ``fit`` received groups. None if they are unknown.
+        return_std : bool, default=False
+            Whether to return standard deviations. Requires data in memory.
 
         Returns
         -------
-        array-like of shape (n_samples, n_features_in_)
+        X_full : array-like of shape (n_samples, n_features_in_)
             New data matrix in the container type of ``X``. If ``X`` is a list, one array with the
             columns of all views.
+        std : ndarray of shape (n_samples, n_features_in_)
+            Standard deviations of the missing values, noise included; zero for observed values.
+            Only if ``return_std=True``.
         """
+        if return_std:
+            rows = self._validate_rows(X)
+            check_in_memory(rows, "`return_std` requires")
+            full = dense_with_missing(rows)
+            codes = self._group_codes(groups, rows)
+            variance = self._predict(rows, np.arange(self.n_features_in_), codes).variance
+            std = np.where(np.isnan(full), np.sqrt(np.maximum(to_numpy(variance), 0.0)), 0.0)
+            return self.impute(X, groups=groups), std
         rows = self._validate_rows(X)
         codes = self._group_codes(groups, rows)
         container = container_of(X)

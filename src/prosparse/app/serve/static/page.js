@@ -8,7 +8,7 @@ function dropFiles() {
   const status = document.getElementById("drop-status");
   function send() {
     if (!input.files.length) return;
-    status.textContent = `Opening ${input.files[0].name} …`;
+    status.textContent = `Opening ${[...input.files].map((file) => file.name).join(", ")} …`;
     form.requestSubmit();
   }
   input.addEventListener("change", send);
@@ -52,6 +52,13 @@ function submitChanges() {
   const field = form.elements[name];
   if (field && field.focus) field.focus({ preventScroll: true });
   scrollTo(0, top);
+}
+
+function addTables() {
+  const input = document.getElementById("further");
+  if (input) input.addEventListener("change", () => {
+    if (input.files.length) input.form.requestSubmit();
+  });
 }
 
 function inWords(seconds) {
@@ -100,4 +107,5 @@ function followProgress() {
 
 dropFiles();
 submitChanges();
+addTables();
 followProgress();
