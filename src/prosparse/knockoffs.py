@@ -194,7 +194,7 @@ def _check_importance(values: ArrayLike, size: int) -> np.ndarray:
         )
     if not np.all(np.isfinite(importance)) or np.any(importance < 0.0):
         raise ParameterError(
-            "`statistic` must return finite non-negative numbers: larger for more important "
-            f"columns. The smallest is {np.min(importance):g}."
+            "`statistic` must return finite non-negative numbers, larger for more important "
+            f"columns, got {np.min(importance):g}."
         )
     return importance

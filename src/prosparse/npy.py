@@ -27,7 +27,9 @@ def read_header(
     """
     major, _ = np.lib.format.read_magic(file)
     if major not in _HEADER_READERS:
-        raise ValueError(f"an array has version {major} of NumPy's format; use version 1 or 2")
+        raise ValueError(
+            f"an array is in version {major} of the NPY format; versions 1 and 2 are supported"
+        )
     start = file.tell()
     try:
         shape, fortran_order, dtype = _HEADER_READERS[major](file)

@@ -87,7 +87,7 @@ def _table(adata: Any, layer: Any, mask_var: Any, modality: str | None) -> Annot
     if layer is None:
         X = adata.X
         if X is None:
-            raise InputError(f"There is no X{where}. Set `layer` to one of the layers.")
+            raise InputError(f"The data{where} have no `.X`. Set `layer` to one of the layers.")
     elif isinstance(layer, str) and layer in adata.layers:
         X = adata.layers[layer]
     else:
@@ -101,8 +101,8 @@ def _table(adata: Any, layer: Any, mask_var: Any, modality: str | None) -> Annot
         raise InputError(f"The data{where} must be real numbers, got {X.dtype} values.")
     if modality is not None and 0 in X.shape:
         raise InputError(
-            f"Modality {modality!r} has {X.shape[0]} observations and {X.shape[1]} variables. "
-            "Exclude it with `modality`."
+            f"Modality {modality!r} is empty: it has {X.shape[0]} observations and {X.shape[1]} "
+            "variables. Exclude it with `modality`."
         )
     if mask is not None:
         columns = np.flatnonzero(mask)
@@ -125,8 +125,8 @@ def column_of(
         )
     if frame[name].ndim > 1:
         raise ParameterError(
-            f"`{parameter}` names {name!r}, the name of {frame[name].shape[1]} columns of "
-            f"`.{axis}`{where}. Rename or remove all but one."
+            f"`{parameter}` must name one column of `.{axis}`{where}, but "
+            f"{frame[name].shape[1]} columns are named {name!r}. Rename or remove all but one."
         )
     return frame[name]
 

@@ -17,7 +17,7 @@ adata : AnnData or MuData
     dictionary from modality to value.
 batch_key : str or list of str, default=None
     Column of ``.obs`` with the donor, batch or run of each observation. Differences between
-    batches are removed. Several columns have one batch for each combination of their labels.
+    batches are removed. With several columns, each combination of their labels is a batch.
 covariate_keys : str or list of str, default=None
     Columns of ``.obs`` with covariates, such as age, sex and batch. Their effects are removed
     before variables are tested and components are fitted.

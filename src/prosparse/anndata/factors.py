@@ -99,8 +99,8 @@ def _read_views(
         return X, positions, *_column_views(target, views, positions)
     if views is not None:
         raise ParameterError(
-            "`views` must be None for a MuData, whose modalities are the views. Use `modality` to "
-            f"restrict them, got {views!r}."
+            f"`views` must be None for a MuData, whose modalities are the views, got {views!r}. "
+            "Use `modality` to select modalities."
         )
     X, positions = tables_of_views(target, tables)
     return X, positions, [table.source["modality"] for table in tables], None

@@ -32,7 +32,7 @@ Parameters
 adata : AnnData or MuData
     Data with the results of a function of this package.
 key : str or None, default=None
-    Name under which the results are stored. By default, the only one.
+    Name under which the results are stored. Required if several results are stored.
 modality : str or None, default=None
     Modality of a MuData, for methods that are fitted separately to each.
 **options : dict
@@ -94,7 +94,7 @@ def scores(
     adata : AnnData or MuData
         Data with the results of a function of this package.
     key : str or None, default=None
-        Name under which the results are stored. By default, the only one.
+        Name under which the results are stored. Required if several results are stored.
     components : tuple of two int, default=(0, 1)
         Indices of the components.
     color : str or None, default=None

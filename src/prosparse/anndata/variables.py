@@ -74,8 +74,8 @@ def _known_names(
         n_matches = counts.get(name, 0)
         if n_matches > 1:
             raise ParameterError(
-                f"`{parameter}` names {name!r}, the name of {n_matches} variables{where}. Call "
-                "`adata.var_names_make_unique()` first."
+                f"`{parameter}` must name one variable, but {n_matches} variables{where} are "
+                f"named {name!r}. Call `adata.var_names_make_unique()` first."
             )
         if n_matches == 0:
             unknown.append(name)

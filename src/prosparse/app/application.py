@@ -228,12 +228,14 @@ def apply_model(
         result.notes.append(
             f"{plural(int(np.sum(~complete)), 'row')} with missing values "
             f"{'has' if np.sum(~complete) == 1 else 'have'} no results, because {found.method} "
-            "does not allow them"
+            "does not support missing values"
         )
     else:
         complete[:] = True
     if not complete.any():
-        raise TableError(f"{path}: all rows have missing values, which {found.method} refuses.")
+        raise TableError(
+            f"{path}: all rows have missing values, which {found.method} does not support."
+        )
     table = scale_columns(table._replace(X=_fill_unused(table.X, used, model)), column_scales)
     X = table.X if complete.all() else table.X[complete]
     with ignore_missing_names():
@@ -353,11 +355,11 @@ def _describe_drift(
                 f"({drift.shift[k]:+.1f} standard deviations)"
                 for k in shifted[:MAX_REPORTED]
             )
-            verb = "has" if shifted.size == 1 else "have"
+            verb = "differs" if shifted.size == 1 else "differ"
             result.warnings.append(
-                f"{plural(int(shifted.size), noun)} of {len(drift.names):,} {verb} another mean "
-                f"than in the training rows: {listed}. The new rows may come from another "
-                "population, or from another instrument."
+                f"{plural(int(shifted.size), noun)} of {len(drift.names):,} {verb} in mean "
+                f"from the training rows: {listed}. The new rows may come from another population "
+                "or instrument."
             )
 
 

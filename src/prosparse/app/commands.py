@@ -338,8 +338,8 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Table whose scores the report shows. It is read like the table of the model, "
-            "except for options that are given.",
+            help="Table whose scores the report shows. It is read with the options of the model, "
+            "which options on the command line override.",
         ),
     ] = None,
     plots: Plots = None,

@@ -82,7 +82,7 @@ class TableOptions(NamedTuple):
         list[str] | None,
         _column(
             help="Columns whose effects are removed before the analysis: age,sex,C(batch). Text "
-            "and C(...) are categories. For "
+            "columns and C(...) are categorical. For "
             f"{', '.join(m.name for m in offered().values() if m.accepts_covariates)}."
         ),
     ] = None
@@ -139,7 +139,9 @@ class TableOptions(NamedTuple):
     ] = None
     skip_lines: Annotated[
         str | None,
-        _file_format(metavar="N,N", help="Numbers of lines that are not read, such as units."),
+        _file_format(
+            metavar="N,N", help="Numbers of lines that are not read, such as lines of units."
+        ),
     ] = None
     ignore_rows: Annotated[
         list[str] | None,
@@ -153,7 +155,8 @@ class TableOptions(NamedTuple):
         Path | None,
         _column(
             metavar="FILE",
-            help="File of roles written by prosparse check --write. Given options override it.",
+            help="File of roles written by prosparse check --write. Options on the command line "
+            "override it.",
         ),
     ] = None
 
@@ -254,9 +257,9 @@ class PreparationOptions(NamedTuple):
         str,
         _preprocessing(
             metavar="|".join(MISSING),
-            help="Handling of missing values. drop: remove rows or columns, whichever loses less; "
-            "impute: by the model itself (fdrpca, panel, sca), or predictions from principal "
-            "components (other methods).",
+            help="Handling of missing values. drop: remove rows or columns, whichever loses "
+            "fewer values; impute: by the model itself (fdrpca, panel, sca), or by predictions "
+            "from principal components (other methods).",
         ),
     ] = "error"
 
@@ -301,8 +304,8 @@ class DiagnosticOptions(NamedTuple):
             metavar="N",
             min=0,
             help="Number of null datasets (random signs, or permuted columns or response), which "
-            "show the selection without shared variance; 0 for none, and for no other refits. "
-            "Default: 10 if a fit is fast.",
+            "show the selection expected without shared variance; 0 disables these and all other "
+            "refits. Default: 10 if a fit is fast.",
         ),
     ] = None
     stability: Annotated[

@@ -96,7 +96,7 @@ def check_results_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
         names = ", ".join(sorted(entry.name for entry in content)[:3])
         raise ParameterError(
             f"{path} contains files with the names of results ({names}) but no valid {MODEL}, and "
-            "may be the work of another program: select another folder with --output."
+            "may have been written by another program: select another folder with --output."
         )
 
 

@@ -127,7 +127,7 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
     rows += _list_variables(result)
     rows.append(("results", str(output / REPORT if output.is_dir() else output)))
     if replaced:
-        rows.append(("", f"replaced earlier results of {replaced}, which had other data"))
+        rows.append(("", f"replaced earlier results of {replaced}, computed from other data"))
     _print_rows(rows)
     for warning in about["warnings"]:
         Console(stderr=True).print(

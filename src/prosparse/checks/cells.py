@@ -158,7 +158,8 @@ def _codes(codes: dict[str, dict[str, int]], severity: Severity) -> Iterator[Fin
         "missing-texts",
         severity,
         f"{plural(sum(total.values()), 'cell')} in {name_columns(names)} "
-        f"{'is' if sum(total.values()) == 1 else 'are'} not a number: {list_names(texts)}. "
+        f"{'is not a number' if sum(total.values()) == 1 else 'are not numbers'}: "
+        f"{list_names(texts)}. "
         "Read such codes as missing values, or correct the cells.",
         columns=names,
         fix="" if not listed or many else f"--na {quote_argument(','.join(listed))}",

@@ -148,11 +148,11 @@ def _duplicates(numbers: Numbers) -> Iterator[Finding]:
         yield Finding(
             "duplicate-rows",
             Severity.WARNING,
-            f"{len(later):,} rows repeat an earlier row, such as {name_rows(first)}. The test "
-            "counts each row as an independent observation."
+            f"{len(later):,} rows repeat an earlier row, such as {name_rows(first)}. Every "
+            "row counts as an independent observation."
             if len(later) > 1
-            else f"{capitalise(name_rows(first))} are equal. The test counts each row as an "
-            "independent observation.",
+            else f"{capitalise(name_rows(first))} are equal. Every row counts as an independent "
+            "observation.",
             rows=later,
             fix=ignore_rows(later) if len(later) <= 20 else "",
         )

@@ -86,15 +86,15 @@ def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iter
             yield repeated_ids(name, guess.reason, severity)
         elif guess.role is Role.COVARIATE:
             consequence = (
-                "Differences between batches correlate all variables"
+                "Differences between batches make all variables correlated"
                 if guess.is_batch
-                else "Its effect correlates variables that are otherwise unrelated"
+                else "Its effect makes otherwise unrelated variables correlated"
             )
             yield Finding(
                 "text-covariate",
                 severity,
-                f"{subject} {guess.reason}. {consequence}. Remove them as a covariate, or use it "
-                "as a label to colour the scores."
+                f"{subject} {guess.reason}. {consequence}. Use the column as a covariate to "
+                "remove these differences, or as a label to colour the scores."
                 if guess.is_batch
                 else f"{subject} {guess.reason}. {consequence}. Remove it as a covariate.",
                 columns=(name,),
@@ -104,8 +104,8 @@ def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iter
             yield Finding(
                 "text-label",
                 severity,
-                f"{subject} is text and {guess.reason}. As a label it colours the scores and is "
-                "tested against the components.",
+                f"{subject} is text and {guess.reason}. As a label, it colours the scores and "
+                "is tested against the components.",
                 columns=(name,),
                 fix=fix,
             )
@@ -132,8 +132,8 @@ def repeated_ids(name: str, reason: str, severity: Severity) -> Finding:
         "repeated-ids",
         severity,
         f"{capitalise(name_columns([name]))} {reason}. Rows of one unit are repeated measures and "
-        "not independent: differences between units correlate all variables. Compare rows within "
-        "units.",
+        "not independent: differences between units make all variables correlated. Compare rows "
+        "within units.",
         columns=(name,),
         fix=fix_role(Role.GROUPS, name),
     )
@@ -151,7 +151,7 @@ def find_numeric_roles(numbers: Numbers, *, groups_known: bool) -> Iterator[tupl
             finding = Finding(
                 "row-numbers",
                 Severity.WARNING,
-                f"{capitalise(name_columns([name]))} numbers the rows. Row numbers are not "
+                f"{capitalise(name_columns([name]))} contains row numbers, which are not "
                 "measurements and correlate with any drift.",
                 columns=(name,),
                 fix=fix_role(Role.IGNORED, name),
@@ -163,8 +163,8 @@ def find_numeric_roles(numbers: Numbers, *, groups_known: bool) -> Iterator[tupl
             finding = Finding(
                 "visit-numbers",
                 Severity.WARNING,
-                f"{capitalise(name_columns([name]))} numbers visits or times, and is no "
-                "measurement. As a label it colours the scores and is tested against the "
+                f"{capitalise(name_columns([name]))} contains visit numbers or time points, "
+                "not measurements. As a label, it colours the scores and is tested against the "
                 "components.",
                 columns=(name,),
                 fix=fix_role(Role.LABEL, name),

@@ -60,9 +60,9 @@ class StopReason(Enum):
         "Increase `time_limit` or `gap`"
     )
     EMPTY_MODEL = (
-        "all variables left the model: the data show no common structure at this noise level"
+        "no variable remains in the model: the data show no shared variance at this noise level"
     )
-    NO_SIGNAL = "no set of variables is better supported than the empty set"
+    NO_SIGNAL = "no set of variables is significantly better than the empty set"
     EXHAUSTED = (
         "the constraints leave no variance for further components: reduce `n_components` or allow "
         "shared variables"

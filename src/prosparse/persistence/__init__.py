@@ -202,14 +202,14 @@ def _check_header(header: Any) -> None:
 def _build_model(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
     name = header["class"]
     if not isinstance(name, str) or name not in METHODS:
-        raise ModelFileError(f"unknown estimator {name!r}; known are {', '.join(METHODS)}.")
+        raise ModelFileError(f"unknown estimator {name!r}; known estimators: {', '.join(METHODS)}.")
     method = METHODS[name]
     model = method.estimator()
     parameters = {k: decode(v, arrays) for k, v in header["parameters"].items()}
     differing = set(parameters) ^ set(model.get_params(deep=False))
     if differing:
         raise ModelFileError(
-            f"{name} of this version of prosparse has other parameters than the file "
+            f"the parameters of {name} in the file differ from those of this version of prosparse "
             f"({', '.join(sorted(differing))}). Fit and save the model again."
         )
     for parameter, value in parameters.items():  # `set_params` would inspect the values

@@ -111,7 +111,7 @@ def _describe_table(found: Findings, about: Mapping[str, Any]) -> list[str]:
     ]
     if settings.get("missing values") == "imputed":
         sentences.append(
-            "Missing values were left to the model."
+            "Missing values were handled by the model."
             if found.method in ("FDRPCA", "Panel", "SCA")
             else "Missing values were imputed from principal components."
         )

@@ -258,10 +258,11 @@ def describe_covariates(covariates: CovariateEffects) -> str:
     """Describe the proportion of variance explained by the covariates."""
     names = join_items([quote_name(name) for name in covariates.names])
     r2 = covariates.r2
-    verb = "explains" if len(covariates.names) == 1 else "explain"
+    is_one = len(covariates.names) == 1
+    subject = f"The covariate {names} explains" if is_one else f"The covariates {names} explain"
     return (
-        f"Before the test, {names} {verb} {percent(float(np.median(r2)))} of the variance of a "
-        f"variable (median; maximum {percent(float(np.max(r2)))}), which was removed."
+        f"{subject} {percent(float(np.median(r2)))} of the variance of a variable (median; maximum "
+        f"{percent(float(np.max(r2)))}). This variance was removed before the test."
     )
 
 
@@ -292,7 +293,8 @@ def _describe_reconstruction(found: Findings, reconstruction: Reconstruction) ->
         "variance of all variables, including their own.",
         f"All other variables together explain {percent(max(reconstruction.attainable_r2, 0.0))} "
         "of the variance of a variable on average.",
-        f"Number of variables that the first ones represent: {', '.join(represented)}.",
+        f"Selected variables, with the numbers of variables they represent: "
+        f"{', '.join(represented)}.",
     ]
 
 

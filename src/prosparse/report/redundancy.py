@@ -77,7 +77,10 @@ class Redundancy(NamedTuple):
             compared = f"the {self.n_compared:,} most relevant of {compared}"
         correlated = f"a correlation of at least {self.min_correlation:.2g} in absolute value"
         if not self.groups:
-            return f"No two of {compared} have {correlated}."
+            return (
+                f"All pairwise correlations of {compared} are below {self.min_correlation:.2g} in "
+                "absolute value."
+            )
         n_grouped = sum(1 + len(group.others) for group in self.groups)
         n_groups = "1 group" if len(self.groups) == 1 else f"{len(self.groups):,} groups"
         return (

@@ -87,8 +87,8 @@ def robust_slope(shape: Any, log_likelihood: Any) -> Slope:
             "The log-likelihood has no linear part, which the slope heuristic requires: "
             f"{np.sum(straight)} of {windows.size} windows are linear, and at most {length} "
             "consecutive windows select the same model. Add larger models (smaller penalties) or "
-            "use another criterion. If the data selected the parameters, use `selection_shape` of "
-            "the dimension."
+            "use another criterion. If the data selected the parameters of each model, pass "
+            "`selection_shape` of the dimension."
         )
     # The longest window of the run gives the estimate with the smallest variance.
     last = start + length - 1

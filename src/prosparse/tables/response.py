@@ -29,8 +29,8 @@ def parse_response(table: Table, options: ReadOptions) -> Table:
         return table._replace(response=numbers)
     first, second = sorted({value for value in classes if value is not None})
     return table._replace(response=classes).with_notes(
-        f"the response {options.response!r} has two values, {first!r} and {second!r}, and is "
-        "treated as a class"
+        f"the response {options.response!r} has two values, {first!r} and {second!r}, which "
+        "are treated as classes"
     )
 
 

@@ -43,7 +43,7 @@ def read_workbook(path: Path, options: ReadOptions) -> Table:
     below = [row for row in rows if row[0] > header.line]
     body = named_rows.remove_from(row for _, row in below[:SAMPLE_ROWS])
     if not body:
-        raise TableError(f"{path}: all rows are labels or dropped.")
+        raise TableError(f"{path}: no rows of data remain; all rows are labels or dropped.")
     layout = find_layout(header._replace(body=body), ".", columns, notes)
     roles = find_roles(path, layout, columns)
 

@@ -492,7 +492,7 @@ def test_invalid_groups(data):
         ParameterError, match="`groups` requires Gaussian views, got `likelihood` 'poisson'"
     ):
         SCA(2, likelihood="poisson").fit(np.round(np.abs(X)), groups=groups)
-    with pytest.raises(ParameterError, match="got 1 group with a single row, first 'one'"):
+    with pytest.raises(ParameterError, match="got 1 group with a single row, such as 'one'"):
         SCA(2).fit(X, groups=["one", *groups[1:]])
     with pytest.raises(
         ParameterError, match="`groups` must have one label for each of the 160 rows"

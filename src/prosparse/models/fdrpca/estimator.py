@@ -751,7 +751,7 @@ class FDRPCA(MixedProjection):
         outlying = outlying_rows(self.row_scale_)
         if outlying.size:
             protection = (
-                "The test divides rows by their scale, but the components do not: check these rows."
+                "The test accounts for their scale, but the components do not: check these rows."
                 if self.null == "robust"
                 else "Uncorrelated variables then seem significant: check these rows, or set "
                 '`null="robust"`.'

@@ -109,6 +109,7 @@ def diagnose_rows(op: Operator, noise: float) -> list[Diagnostic]:
         return []
     text = (
         f"{proportion:.0%} of the rows lie near the mean, where the density of the noiseless model "
-        'is infinite. It then selects too many variables. Drop them or set `evidence="noisy"`.'
+        "is infinite. The model then selects too many variables. Drop these rows, or set "
+        '`evidence="noisy"`.'
     )
     return [Diagnostic(NoStructureWarning, text)]

@@ -84,8 +84,8 @@ METHOD = Method(
         Option(
             "noise",
             "noise",
-            "learned (between equal and free), feature (one noise variance per variable) or view "
-            "(one for all variables)",
+            "noise variances: feature (one per variable), view (one for all variables) or learned "
+            "(shrunk towards equal variances)",
             default="feature",
         ),
         Option(

@@ -1021,8 +1021,8 @@ class SCA(HasDensity, SparseProjection):
         name = self._first_non_gaussian()
         if name is not None:
             raise ParameterError(
-                f"`{method}` requires Gaussian views, got `likelihood` {name!r}. The rows have no "
-                "Gaussian distribution; use `predict_view` for means and variances."
+                f"`{method}` requires Gaussian views, got `likelihood` {name!r}. Under this "
+                "likelihood, the rows are not Gaussian; use `predict_view` for means and variances."
             )
         labels = getattr(self, "groups_", None)
         if group is not None and labels is None:
