@@ -90,7 +90,7 @@ class Views(NamedTuple):
     """Variance of each view explained by the factors."""
 
     columns: list[np.ndarray]  # column indices, one array for each view
-    factor_view: np.ndarray  # (n_factors,) index of the view of private factors; -1 for shared factors
+    factor_view: np.ndarray  # (n_factors,) view of each private factor; -1 for shared factors
     explained: np.ndarray  # (n_views, n_factors) proportions of the variance of a view
 
 

@@ -33,7 +33,7 @@ def read_header(
     start = file.tell()
     try:
         shape, fortran_order, dtype = _HEADER_READERS[major](file)
-    except Exception as error:  # NumPy parses the header as Python code, which raises errors of many types
+    except Exception as error:  # parsing raises errors of many types
         raise ValueError(f"the header of an array cannot be read ({error})") from error
     if dtype.hasobject or dtype.kind not in dtypes:
         raise ValueError(f"an array has type {dtype}; only numbers and strings are allowed")

@@ -68,7 +68,7 @@ class Option(NamedTuple):
     type: type[int] | type[float] | type[str] | type[bool] = str  # bool: a flag
     minimum: int | None = None
     parse: Callable[[str], object] | None = None  # converts the value given by the user
-    default: str = "estimated from the data"  # setting shown in the report if the option is not given
+    default: str = "estimated from the data"  # setting in the report if the option is not given
 
 
 COUNTS = Option(

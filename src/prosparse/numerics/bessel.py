@@ -167,7 +167,7 @@ def _recurrence(nu: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     fractions = nu - np.floor(nu)
     for fraction in np.unique(fractions):
         columns = np.flatnonzero(fractions == fraction)
-        columns = columns[np.argsort(-nu[columns], kind="stable")]  # columns of the largest orders first
+        columns = columns[np.argsort(-nu[columns], kind="stable")]  # largest orders first
         z = x[..., columns]
         first, other = _scaled_pair(float(fraction), z)
         log_first, rho = np.log(first) - z, other / first  # K_{-a} = K_a

@@ -208,7 +208,7 @@ def leading_eigenvectors(
     depth = NARROW_KRYLOV_DEPTH if narrow else min(KRYLOV_DEPTH, p // width, max_products)
     max_basis = depth * width  # at most p
     block = block if block is not None and narrow else width
-    check_initial = initial is not None  # whether to test the approximations before extending the basis
+    check_initial = initial is not None  # whether to test before extending the basis
     start = np.random.default_rng(0).standard_normal((p, width if check_initial else block))
     if initial is not None:
         start[:, : min(initial.shape[1], width)] = initial[:, :width]

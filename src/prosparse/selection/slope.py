@@ -23,7 +23,7 @@ from scipy.stats import norm, theilslopes
 
 from ..errors import InputError
 
-_MIN_STABLE_PROPORTION = 0.15  # minimum proportion of windows with the same model, [BMM12] section 4.2
+_MIN_STABLE_PROPORTION = 0.15  # minimum proportion of windows with one model, [BMM12] section 4.2
 _MIN_MODELS = 10
 _MIN_POINTS = 5
 # Models whose shapes differ by less than this proportion of the largest shape are treated as one,
