@@ -252,6 +252,10 @@ class FDRPCA(MixedProjection):
     are weighted by their scales. Degrees of freedom and sign flips account for the adjustment.
     Numeric covariates have linear effects; categorical covariates have one effect per level.
 
+    **Many rows.** With at least 32,768 rows and more than 2,048 columns, the variables that form
+    the components of the test are selected from 16,384 evenly spaced rows, if these have at least
+    100 discoveries. All rows then test all variables.
+
     **Pairs.** A variable that shares variance with only one or two others forms no leading
     component. It is detected by its largest correlation with another variable. Pairs are not tested
     if n_samples * n_features^2 exceeds 8.6e9, for example with 200 rows and more than 6,500
