@@ -2,9 +2,9 @@
 
 `select` appends randomised copies of the columns (*shadows*) to a data matrix, and passes the
 result to a function that measures the importance of columns. Variables that are more important than
-their shadows are selected. The false discovery rate is at most ``fdr`` in finite samples if null
-variables are independent of all others and their rows are exchangeable, for any function and any
-distributions of the columns.
+their shadows are selected. If null variables are independent of all others and their rows are
+exchangeable, the false discovery rate is at most ``fdr`` in finite samples. This holds for any
+function and any distribution of the columns.
 
 R. F. Barber, E. J. Candes. Controlling the false discovery rate via knockoffs. Annals of Statistics
 43, 2015.

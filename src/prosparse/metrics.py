@@ -71,8 +71,8 @@ def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace
         - "subspace": increase in the variance of the projection of X on the span of the first k
           loading vectors (Shen & Huang 2008).
         - "qr": variance of the scores of each component that is not explained by the scores of the
-          previous ones, i.e. the squared diagonal of R in the QR decomposition of the scores (Zou,
-          Hastie & Tibshirani 2006).
+          previous ones, that is, the squared diagonal of R in the QR decomposition of the scores
+          (Zou, Hastie & Tibshirani 2006).
 
     Returns
     -------

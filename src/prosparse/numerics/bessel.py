@@ -181,7 +181,7 @@ def _recurrence(nu: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _in_cpu_memory(nu: np.ndarray, x: Array) -> tuple[Array, Array]:
-    """Return both functions at small orders, computed by SciPy."""
+    """Compute `log_kv_and_ratio` at small orders with SciPy."""
     log_k, ratio = _recurrence(nu, to_numpy(x).astype(float))
     return from_numpy(log_k, x, x.dtype), from_numpy(ratio, x, x.dtype)
 

@@ -60,9 +60,9 @@ def selection_shape(dimension: Any, total: int) -> np.ndarray:
     """Compute the penalty shape for parameters selected by the data.
 
     The D largest of P standard normal estimates of zero increase the log-likelihood by half the sum
-    of their squares, on average about ``P E[Z^2; |Z| > z] / 2`` with ``P(|Z| > z) = D / P``. This
-    is D log(P / D) for small D ([BM07]), and P / 2 for D = P. ``dimension`` (n_models,) contains D
-    for each model, and ``total`` is P.
+    of their squares. The mean increase is about ``P E[Z^2; |Z| > z] / 2`` with ``P(|Z| > z) = D /
+    P``. This is D log(P / D) for small D ([BM07]), and P / 2 for D = P. ``dimension`` (n_models,)
+    contains D for each model, and ``total`` is P.
     """
     proportion = np.asarray(dimension, dtype=float) / total
     z = norm.isf(0.5 * np.maximum(proportion, 1e-300))
