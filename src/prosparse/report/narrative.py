@@ -92,14 +92,14 @@ def headline(
 
 
 def selects_many_under_null(found: Findings, null: PermutationNull | None) -> bool:
-    """Return whether null datasets give a considerable proportion of the selection."""
+    """Return whether null datasets account for much of the selection."""
     if null is None or not null.selects_under_null:
         return False
     return null.expected_n_selected >= MIN_NULL_PROPORTION * found.n_selected
 
 
 def name_views(found: Findings, names: Sequence[str] = ()) -> list[str]:
-    """Return the names of the views: those given, or numbers."""
+    """Return the names of the views; numbers if no names were given."""
     n_views = 0 if found.views is None else len(found.views.columns)
     if len(names) == n_views:
         return [*map(str, names)]

@@ -252,6 +252,10 @@ class FDRPCA(MixedProjection):
     are weighted by their scales. Degrees of freedom and sign flips account for the adjustment.
     Numeric covariates have linear effects; categorical covariates have one effect per level.
 
+    **Many rows.** With at least 32,768 rows and more than 2,048 columns, the components of the test
+    are those of variables selected on 16,384 evenly spaced rows, provided that at least 100 are
+    discovered. All variables are then tested on all rows.
+
     **Pairs.** A variable that shares variance with only one or two others forms no leading
     component. It is detected by its largest correlation with another variable. Pairs are not tested
     if n_samples * n_features^2 exceeds 8.6e9, for example with 200 rows and more than 6,500
@@ -280,8 +284,8 @@ class FDRPCA(MixedProjection):
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
     the rows differ only in their size factors. Rows whose residuals are larger overall are scaled
-    down. ``transform`` limits residuals to three standard deviations of their column: rows of a
-    rare group, with a few large counts in rare columns, would otherwise have no near neighbours.
+    down. ``transform`` limits residuals to three standard deviations of their column. Otherwise,
+    rows of a rare group, with a few large counts in rare columns, would have no near neighbours.
     ``mean_`` and ``scale_`` refer to the residuals times sqrt(pi), which ``inverse_transform``
     returns. Effects of groups and covariates on the proportions grow with the size factor of a row
     and are subtracted in proportion to it. In tables of fewer than about 100 columns, columns with
