@@ -322,10 +322,14 @@ MISSING_GROUP, UNEQUAL_GROUP = "Missing values", "Missing values, design of E17"
 COVARIATE_GROUP, MIXED_GROUP = "Covariates", "Mixed tables"
 CELLS = (
     *(
-        Cell(MISSING_GROUP, label(name, shared), remove_values(mask, shared), IMPUTATIONS)
+        Cell(
+            MISSING_GROUP,
+            name if shared else f"{name}, nothing shared",
+            remove_values(mask, shared),
+            IMPUTATIONS,
+        )
         for name, mask in MISSING.items()
         for shared in (True, False)
-        for label in [lambda name, shared: name if shared else f"{name}, nothing shared"]
     ),
     *(
         Cell(
@@ -397,7 +401,7 @@ class Summary(NamedTuple):
         error = self.error.false
         if math.isnan(self.mean.power):  # The proportion is 0 or 1.
             error = math.sqrt(MAX_RATE * (1.0 - MAX_RATE) / self.n_draws)
-        return self.mean.false <= MAX_RATE + 2.0 * error
+        return bool(self.mean.false <= MAX_RATE + 2.0 * error)
 
 
 Summaries = dict[tuple[str, str, str], Summary]  # by group, cell and method
@@ -481,7 +485,7 @@ def make_claims(summaries: Summaries) -> list[Claim]:
         claims.append(
             Claim(
                 f"{n} rows with {rate:.0%} missing: the F-score of FDRPCA is at least {minimum:g}",
-                shortfall <= 0.0,
+                bool(shortfall <= 0.0),
                 f"{found.mean.F:.3f} ± {found.error.F:.3f}",
             )
         )
@@ -494,7 +498,7 @@ def make_claims(summaries: Summaries) -> list[Claim]:
         Claim(
             f"with covariates FDRPCA finds at least {MIN_OF_ORACLE:.0%} of the columns that it "
             "finds in residuals from the true effects",
-            min(ratios.values()) >= MIN_OF_ORACLE,
+            bool(min(ratios.values()) >= MIN_OF_ORACLE),
             ", ".join(f"{name} {ratio:.3f}" for name, ratio in ratios.items()),
         )
     )
@@ -507,7 +511,7 @@ def make_claims(summaries: Summaries) -> list[Claim]:
         Claim(
             "in mixed tables FDRPCA finds at least as many real variables as a permutation test "
             "of indicators",
-            min(differences.values()) >= 0.0,
+            bool(min(differences.values()) >= 0.0),
             ", ".join(f"{name} {value:+.3f}" for name, value in differences.items()),
         )
     )

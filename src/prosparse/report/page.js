@@ -189,7 +189,7 @@
     const xs = paths.flatMap((t) => t.x), ys = paths.flatMap((t) => t.y);
     const low = Math.min(...ys), high = Math.max(...ys);
     const plot = frame(byId("convergence-chart"),
-      `Distance of the objective to its final value over ${Math.max(...xs)} iterations, on a logarithmic scale`,
+      `Distance of the objective from its final value over ${Math.max(...xs)} iterations, on a logarithmic scale`,
       { low: 1, high: Math.max(...xs, 2), label: "iteration" },
       { low: low / 1.3, high: high * 1.3, label: "distance to the final value" }, { height: 280, log: true });
     paths.forEach((t, k) => {

@@ -17,9 +17,11 @@ import numpy as np
 
 from ..data import Operator
 from ..data.arrays import Array, from_numpy, to_numpy
+from ..data.operators.base import sampled_rows
 from ..data.row_adjustment import RowAdjustment, intercept
 from ..numerics.spectrum import EXACT_SIDE, eigenpairs, leading_eigenvectors
 from .leave_one_out import R2Bounds, leave_one_out_r2
+from .row_scale import equalise_columns
 
 MIN_DOF = 4  # minimum degrees of freedom of a test: rows minus parameters of their adjustment
 # Number of leading components if not all are computed, and number of extra eigenvalues that bound
@@ -78,6 +80,12 @@ class StandardisedData:
     def take_columns(self, columns: np.ndarray) -> StandardisedData:
         """Restrict the data to some columns."""
         return StandardisedData(self.op.take_columns(columns), self.adjustment)
+
+    def sample_rows(self, count: int) -> StandardisedData:
+        """Restrict the data to ``count`` or more evenly spaced rows."""
+        adjustment = self.adjustment.take_rows(sampled_rows(self.n, count))
+        op = adjustment.adjust_operator(self.op.sample_rows(count))
+        return StandardisedData(equalise_columns(op), adjustment)
 
     def principal_components(
         self, members: np.ndarray, count: int, tolerance: float = TEST_TOLERANCE

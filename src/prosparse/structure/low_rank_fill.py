@@ -1,4 +1,4 @@
-"""Missing values filled by a fit of low rank.
+"""Imputation of missing values by a low-rank fit.
 
 Singular values are shrunken by the optimal shrinker of Gavish and Donoho [GD17]. Without signals,
 missing values keep the mean of their column.

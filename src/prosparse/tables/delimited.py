@@ -192,7 +192,7 @@ def find_format(
     column_options, named_rows = split_named_rows(header.names, options)
     header = header._replace(body=named_rows.remove_from(header.body))
     if not header.body:
-        raise TableError(f"{path}: all rows are labels or dropped.")
+        raise TableError(f"{path}: no rows of data remain; all rows are labels or dropped.")
     other_names = {
         column_options.row_names,
         *column_options.annotations.values(),

@@ -1,4 +1,4 @@
-"""Several tables of the same rows, side by side."""
+"""Joining of the columns of several tables with the same rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import Table
 
 
 class JoinedTables(NamedTuple):
-    """Columns of several tables.
+    """Joined columns of several tables.
 
     Attributes
     ----------
@@ -31,13 +31,13 @@ class JoinedTables(NamedTuple):
 def join_tables(tables: Sequence[Table]) -> JoinedTables:
     """Join the columns of tables that describe the same rows.
 
-    Rows are matched by name if all tables have row names, otherwise by position. A row of the first
-    table that another one lacks has missing values there.
+    Rows are matched by name if all tables have row names, otherwise by position. Rows of the first
+    table that are absent from another table have missing values in its columns.
 
     Parameters
     ----------
     tables : sequence of Table
-        Tables from `read_table`. The first determines the rows, their labels and groups.
+        Tables from `read_table`. The first table determines the rows, labels and groups.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def _stem(table: Table) -> str:
 
 
 def _match_rows(first: Table, table: Table) -> tuple[np.ndarray, list[str]]:
-    """Return the row of a table for each row of the first one, -1 if there is none, and notes."""
+    """Match rows to those of the first table, -1 if absent; also return notes."""
     n, n_first = table.X.shape[0], first.X.shape[0]
     if table is first:
         return np.arange(n), []

@@ -4,24 +4,20 @@ import array_api_compat.numpy as xp
 import array_api_strict
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 from scipy.stats import multivariate_normal
 
 from prosparse.data import DenseOperator
-from prosparse.data.operators.sparse import SparseOperator
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.acceleration import over_loadings
 from prosparse.inference.loop import StopReason, iterate, residual_rounding
 from prosparse.models.gsppca.factors import (
     make_factor_step,
-    make_mixed_precision_step,
     over_factors,
     to_factor_state,
 )
 from prosparse.models.gsppca.model import init, make_step
 from prosparse.models.gsppca.quasi_newton import QuasiNewton
 from prosparse.models.gsppca.relevance import update_variances
-from prosparse.models.gsppca.solve import single_precision_copy
 from prosparse.numerics.spectrum import spectrum
 
 pytestmark = pytest.mark.quick
@@ -118,95 +114,6 @@ def make_iterations(op, n, parts, d, iterated):
     return make_factor_step(op, n), start, over_factors(start, op.xp)
 
 
-def wide_operator(noise=0.7):
-    """Return a matrix with enough columns for rounding errors to average out."""
-    made = make_globally_sparse(
-        30, 600, n_components=6, n_informative=80, noise=noise, random_state=0
-    )
-    return DenseOperator(made.X - made.X.mean(axis=0))
-
-
-def to_single(op):
-    return DenseOperator(op.X.astype(np.float32))
-
-
-@pytest.mark.parametrize(
-    ("noise", "max_rounding"), [(0.7, 1e-6), (0.07, 1e-4), (0.01, 1e-3), (0.001, 0.05)]
-)
-def test_rounding_bounds_the_error_of_single_precision(noise, max_rounding):
-    """The bound in single precision is smaller, by less than twice its rounding error, also if the
-    noise variance decreases strongly in one iteration."""
-    op = wide_operator(noise)
-    double, single = make_factor_step(op, 30), make_factor_step(op, 30, to_single(op))
-    state = to_factor_state(init(spectrum(op), 6), op)
-    for _ in range(30):
-        rough, exact = single(state), double(state)
-        assert 0.0 < rough.rounding < max_rounding * abs(exact.bound)
-        assert 0.0 < exact.bound - rough.bound < 2.0 * rough.rounding
-        assert rough.t.dtype == rough.slope.dtype == np.float32
-        assert rough.Y.dtype == exact.t.dtype == np.float64
-        state = exact
-
-
-def test_iterations_begin_in_single_and_end_in_double_precision():
-    op = wide_operator()
-    start, tol = to_factor_state(init(spectrum(op), 6), op), 1e-9 * 30 * 600
-    in_single_precision = []
-
-    def record(step):
-        def recorded_step(state):
-            result = step(state)
-            in_single_precision.append(result.single)
-            return result
-
-        return recorded_step
-
-    def fit(step, start):
-        accelerator = over_factors(start, op.xp)
-        return iterate(step, start, max_iter=500, tol=tol, accelerator=accelerator)
-
-    mixed = record(make_mixed_precision_step(op, 30, to_single(op), tol))
-    mixed_run = fit(mixed, start._replace(single=True))
-    double_run = fit(make_factor_step(op, 30), start)
-    switch = in_single_precision.index(False)
-    assert switch > 5
-    assert not any(in_single_precision[-3:])
-    assert mixed_run.reason is double_run.reason is StopReason.CONVERGED
-    assert np.all(np.diff(mixed_run.bounds) >= 0)
-    assert mixed_run.bounds[-1] == pytest.approx(double_run.bounds[-1], abs=5 * tol)
-    assert mixed_run.state.t.dtype == np.float64
-    np.testing.assert_array_equal(mixed_run.state.t == 0, double_run.state.t == 0)
-    np.testing.assert_allclose(mixed_run.state.t, double_run.state.t, rtol=0.01, atol=1e-5)
-
-
-def test_double_precision_is_used_if_single_precision_fails():
-    """Single precision fails by underflow, by an empty model, and by lack of progress."""
-    op = wide_operator()
-    tol = 1e-9 * 30 * 600
-    step, double = make_mixed_precision_step(op, 30, to_single(op), tol), make_factor_step(op, 30)
-    start = to_factor_state(init(spectrum(op), 6), op)._replace(single=True)
-    assert step(start).single
-    large = DenseOperator(1e25 * op.X)  # c^2 g^2 underflows in single precision.
-    beyond = to_factor_state(init(spectrum(large), 6), large)._replace(single=True)
-    result = make_mixed_precision_step(large, 30, to_single(large), tol)(beyond)
-    assert not result.single
-    assert result.bound == make_factor_step(large, 30)(beyond).bound
-    state = start
-    for _ in range(60):
-        state = double(state)
-    converged = state._replace(single=True)
-    assert not step(converged).single
-    assert step(converged).bound == double(converged).bound
-    far = converged._replace(Y=3.0 * converged.Y)
-    assert not step(far).single  # A decrease after a plain start may be a rounding error.
-    assert step(far._replace(proposed=True)).single  # A decrease after a proposal is expected.
-    # Underflow is not accepted after a proposal either.
-    result = make_mixed_precision_step(large, 30, to_single(large), tol)(
-        beyond._replace(proposed=True)
-    )
-    assert not result.single
-
-
 def smooth_spectra(n, p, lines, noise, seed):
     """Return nearly collinear neighbouring columns: many small eigenvalues and little noise."""
     rng, grid = np.random.default_rng(seed), np.linspace(0.0, 1.0, p)
@@ -215,18 +122,14 @@ def smooth_spectra(n, p, lines, noise, seed):
     return rng.gamma(2.0, 1.0, (n, lines)) @ shapes + noise * rng.standard_normal((n, p))
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-def test_common_rounding_errors_do_not_decrease_the_bound(mixed):
+def test_common_rounding_errors_do_not_decrease_the_bound():
     X = smooth_spectra(60, 2500, 40, 1e-3, seed=0)
     X -= X.mean(axis=0)
     op, (n, p), d = DenseOperator(X), X.shape, 30
     start, tol = to_factor_state(init(spectrum(op), d), op), 1e-8 * n * p
-    step = (
-        make_mixed_precision_step(op, n, to_single(op), tol) if mixed else make_factor_step(op, n)
-    )
     run = iterate(
-        step,
-        start._replace(single=mixed),
+        make_factor_step(op, n),
+        start,
         max_iter=800,
         tol=tol,
         accelerator=over_factors(start, op.xp),
@@ -367,11 +270,10 @@ def test_blocks_give_the_same_iterations_and_are_read_once_per_step(n, p, d):
         runs.append(iterate(step, start, max_iter=9, tol=0.0, accelerator=accelerator))
     whole, blocks = runs
     np.testing.assert_allclose(blocks.bounds, whole.bounds, rtol=1e-12)
-    for name in ("Y", "Y_newton", "t", "slope", "root"):
+    for name in ("Y", "t", "slope", "root"):
         a, b = getattr(blocks.state, name), getattr(whole.state, name)
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8, err_msg=name)
     np.testing.assert_allclose(blocks.state.YX, blocks.state.Y.T @ X, atol=1e-9)
-    np.testing.assert_allclose(blocks.state.YX_newton, blocks.state.Y_newton.T @ X, atol=1e-9)
     before = op.n_reads
     step(blocks.state)
     assert op.n_reads == before + 1
@@ -385,26 +287,5 @@ def test_proposals_contain_the_product_of_factors_and_data():
     for _ in range(8):
         result = step(state)
         memory, state = accelerator.propose(memory, state, result)
-        assert state.proposed
         np.testing.assert_allclose(state.YX, state.Y.T @ X, rtol=1e-9, atol=1e-9)
     assert not np.allclose(state.Y, result.Y, atol=1e-6)
-    assert not np.allclose(state.Y, result.Y_newton, atol=1e-6)
-
-
-@pytest.mark.parametrize(("noise", "slow"), [(0.1, False), (3.0, True)])
-def test_newton_steps_are_computed_only_if_plain_steps_are_slow(noise, slow):
-    X = make_globally_sparse(30, 80, n_components=3, n_informative=20, noise=noise).X
-    op = DenseOperator(X - X.mean(axis=0))
-    step, state, _ = make_iterations(op, 30, spectrum(op), 3, "Y")
-    for _ in range(3):
-        state = step(state)
-        assert state.newton == slow
-    assert np.array_equal(state.Y_newton, state.Y) != slow
-
-
-def test_single_precision_copy_of_large_matrices_only():
-    wide = np.zeros((10, 2200))
-    assert single_precision_copy(DenseOperator(wide), 30).dtype == np.float32
-    assert single_precision_copy(DenseOperator(wide), 29) is None  # fewer than 2**16 loadings
-    assert single_precision_copy(DenseOperator(wide.astype(np.float32)), 30) is None
-    assert single_precision_copy(SparseOperator(csr_array(wide), *np.zeros((2, 2200))), 30) is None

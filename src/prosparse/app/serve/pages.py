@@ -474,7 +474,7 @@ def create_application(
         status = error.status_code if isinstance(error, HTTPException) else 500
         messages = {
             404: "There is no such page. The table or analysis may have been removed.",
-            405: "This page does not accept the request.",
+            405: "This address does not accept requests of this type.",
         }
         return pages.show_error(status, messages.get(status, "The request is invalid."))
 

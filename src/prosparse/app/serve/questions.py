@@ -40,7 +40,7 @@ _MISSING = Choice(
     "missing",
     "Missing values",
     "Imputed values are estimated from the other variables. Dropping removes rows or columns, "
-    "whichever loses less.",
+    "whichever loses fewer values.",
     "select",
     (
         ("", "as the check suggests"),
@@ -53,7 +53,7 @@ _LOG1P = Choice("log1p", "Logarithms", "Replace every value x by log(1 + x).", "
 _COUNTS = Choice(
     "counts",
     "Counts",
-    "The values are raw counts, such as reads or species, and rows may differ in their totals.",
+    "The values are raw counts, such as reads or individuals, and rows may differ in their totals.",
     "flag",
 )
 _COMPONENTS = Choice("components", "Components", "Number of components.", placeholder="estimated")
@@ -79,7 +79,8 @@ TOGETHER = Question(
     "Selects the variables that share variance with others, and summarises them by a few "
     "components.",
     "Assumes that rows are independent (or that their groups are given) and that relations are "
-    "roughly linear. At most 5 % of the selected variables are expected to be false discoveries.",
+    "roughly linear. By default, at most 5 % of the selected variables are expected to be false "
+    "discoveries.",
     "select",
     "fdrpca",
     (
@@ -116,7 +117,7 @@ FEW = Question(
         Choice(
             "target-recovery",
             "Target recovery",
-            "Held-out R2 to reach, as a proportion of that of all variables.",
+            "Held-out R2 to reach, as a proportion of the R2 of prediction from all variables.",
             placeholder="0.9",
             step="any",
         ),

@@ -41,10 +41,6 @@ from .relevance import VarianceUpdate, update_variances
 # Minimum noise variance, relative to the mean square of X. If d components fit X exactly, the bound
 # has no maximum, and the residual consists of rounding errors.
 MIN_RELATIVE_NOISE = 1e-14
-# Rounding errors of the columns are independent. Together they change the bound by half an epsilon
-# times the root of the sum of squared terms. This factor allows for columns of unequal variance,
-# whose errors cancel less.
-ROUNDING_FACTOR = 4.0
 
 
 class State(NamedTuple):
@@ -115,16 +111,15 @@ class FactorMoments(NamedTuple):
 
 
 def rounded_factor_moments(
-    n: int, root: np.ndarray, Q: np.ndarray, squares: np.ndarray, sigma2: float, precision: type
+    n: int, root: np.ndarray, Q: np.ndarray, squares: np.ndarray
 ) -> FactorMoments:
     """Compute the moments of q(Y) for rounded Y Q; ``squares`` is Q'Y'Y Q.
 
-    The rounding error is common to all columns and would accumulate. The bound is valid for any Y
-    and any approximation diag(a) of Q'A Q, provided that ``remainder`` is the exact difference.
-    ``precision`` is the floating-point type of a / sigma2.
+    The rounding error is common to all columns and would accumulate. The bound is valid for any
+    approximation diag(a) of Q'A Q, provided that ``remainder`` is the exact difference.
     """
     A = n * (Q.T @ root.T @ root @ Q) + squares
-    a = sigma2 * (np.diagonal(A) / sigma2).astype(precision).astype(float)
+    a = np.diagonal(A)
     return FactorMoments(a, Q, _factor_divergence(n, root, A), A - np.diag(a))
 
 
@@ -139,14 +134,12 @@ class Loadings(NamedTuple):
     means: Array  # (d, p) in the basis Q
     squares: np.ndarray  # (d, d) means means'
     basis_change: np.ndarray  # (d, d) from the basis Q to the one after parameter expansion
-    S: Array  # (d, p) variances in the basis Q
     S_diagonal: np.ndarray  # (d,) their sums
     S_sum: np.ndarray  # (d, d) sum of the covariances after parameter expansion
     sigma2: float
     t: Array  # (p,) after parameter expansion
     slope: Array  # (p,)
     bound: float
-    rounding: float  # rounding error of the bound in single precision
 
 
 def update_loadings(
@@ -161,13 +154,13 @@ def update_loadings(
     e = from_numpy(moments.a / sigma2, cG, cG.dtype)
     summarise = partial(_summarise, cG=cG, xp=xp)
     update, sums, means = update_variances(t, e, cG * cG, xp, summarise)
-    sum_T, sum_TD, sum_D, sum_log_D, sum_T2, q, VV, squares, S_diagonal, D_active = sums
+    sum_T, sum_TD, sum_D, sum_log_D, q, VV, squares, S_diagonal, D_active = sums
     n_effective = p * d - sum_D  # effective number of parameters
     # sigma2, [MBL16] (13) with the missing factor -2 and square
     residual = total - sigma2 * (sum_T + sum_TD - n_effective)
     if moments.remainder is not None:
         residual += float(np.sum(moments.remainder * (squares + np.diag(S_diagonal))))
-    previous, sigma2 = sigma2, max(residual, MIN_RELATIVE_NOISE * total) / (n * p)
+    sigma2 = max(residual, MIN_RELATIVE_NOISE * total) / (n * p)
     divergence_W = 0.5 * (sum_TD - n_effective - sum_log_D)
     # Expected log-likelihood minus the divergences of q(Y) and q(W) from their priors
     fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
@@ -178,33 +171,28 @@ def update_loadings(
     # determine the iterations.
     QR = moments.Q @ R
     basis_change = np.linalg.cholesky(QR @ QR.T).T @ moments.Q
-    # Rounding errors of T change the residual in units of the previous noise variance.
-    rounding = ROUNDING_FACTOR * float(np.finfo(np.float32).eps) * math.sqrt(sum_T2)
-    rounding *= max(1.0, previous / sigma2)
     return Loadings(
         means=means,
         squares=squares,
         basis_change=basis_change,
-        S=update.D * update.t,
         S_diagonal=S_diagonal,
         S_sum=(basis_change * S_diagonal) @ basis_change.T,
         sigma2=sigma2,
         t=update.t * scale,
         slope=update.slope,
         bound=bound,
-        rounding=rounding,
     )
 
 
 def _summarise(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[tuple[Array, ...], Array]:
     """Compute the means of q(W), and its summaries for CPU memory.
 
-    The summaries are the sums of T, T D, D, log D and T^2; the number of variables in the model;
-    V V' for V = m_k / sqrt(t_k); the same product for the means m_k; D t; and the sum of D over
-    the variables in the model.
+    The summaries are the sums of T, T D, D and log D; the number of variables in the model;
+    V V', where the columns of V are m_k / sqrt(t_k); the same product for the means m_k; D t; and
+    the sum of D over the variables in the model.
     """
     t, D = update.t, update.D
-    columns = (update.T, update.TD, update.D_sum, update.log_D, update.T * update.T)
+    columns = (update.T, update.TD, update.D_sum, update.log_D)
     sums = [xp.sum(part, dtype=xp.float64) for part in columns]
     root_t, active = xp.sqrt(t), xp.astype(t > 0, t.dtype)
     V = cG * D

@@ -53,9 +53,8 @@ class QuasiNewtonMemory(NamedTuple):
 class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
     """Quasi-Newton acceleration with absolute eigenvalues.
 
-    Inner products use the first ``n_compared`` entries of a vector, by default all; the other
-    entries are linear functions of these. ``ahead`` maps a result to a vector that lies further
-    along the step than ``pack(result)``.
+    ``n_compared`` leading entries of a vector enter inner products, by default all; the other
+    entries are linear in these.
     """
 
     size = 4
@@ -66,10 +65,9 @@ class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
         unpack: Callable[[Array, State], State],
         xp: Namespace,
         n_compared: int | None = None,
-        ahead: Callable[[State], Array] | None = None,
     ):
         super().__init__(pack, unpack, xp)
-        self.n_compared, self.ahead = n_compared, ahead
+        self.n_compared = n_compared
 
     def begin(self, state: State) -> QuasiNewtonMemory:
         dx, df = (self._zeros(state, self.size) for _ in range(2))
@@ -82,7 +80,7 @@ class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
     def _combine(
         self, memory: QuasiNewtonMemory, start: State, result: State
     ) -> tuple[QuasiNewtonMemory, State]:
-        end = (self.ahead or self.pack)(result)
+        end = self.pack(result)
         x = memory.proposal if memory.has_proposal else self.pack(start)
         f = end - x
         if memory.has_step:
@@ -91,8 +89,7 @@ class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
         memory = memory._replace(x=x, f=f, has_step=True, max_length=max_length)
         m = min(memory.n_changes, self.size)
         if m == 0:
-            following = self.unpack(end, result) if self.ahead else result
-            return memory._replace(proposal=end, has_proposal=True), following
+            return memory._replace(proposal=end, has_proposal=True), result
         along_dx, along_df = (from_numpy(part, x, x.dtype) for part in self._weights(memory, m))
         proposal = end + along_dx @ memory.dx + along_df @ memory.df
         return self._continue_at(memory, proposal, result)

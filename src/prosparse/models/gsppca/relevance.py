@@ -23,10 +23,9 @@ from ...data.arrays import Namespace, is_numpy, to_numpy
 
 MAX_ATTEMPTS = 60  # maximum number of step lengths that are tried; the last one is zero
 MAX_LOG_STEP = 2.0  # maximum change of log t in one update
-# Number of terms D that are multiplied before the logarithm, which costs as much as ten
-# multiplications. Each term is 1 / (1 + e t), where e t is far below 1e30. In single precision,
-# whose range ends at 1e38, e t must be below 1e7.
-PRODUCT_SIZE, SINGLE_PRODUCT_SIZE = 10, 5
+# Number of terms D whose product is taken before the logarithm, which costs as much as ten
+# multiplications. Each term is at least 1 / (1 + e t), and e t is far below 1e30.
+PRODUCT_SIZE = 10
 ROUNDING_FACTOR = 45.0  # rounding error of h_k, in units of epsilon
 
 
@@ -138,9 +137,9 @@ def _shrinkage_terms(t: Array, e: Array, w: Array, xp: Namespace) -> tuple[Array
 def _sum_logs(D: Array, xp: Namespace) -> Array:
     """Return the column sums of log D, computed as logarithms of products."""
     d, p = D.shape
-    max_size = PRODUCT_SIZE if D.dtype == xp.float64 else SINGLE_PRODUCT_SIZE
     # If the size divides d, no product is shorter.
-    size = next((size for size in range(max_size, max_size // 2, -1) if d % size == 0), max_size)
+    sizes = range(PRODUCT_SIZE, PRODUCT_SIZE // 2, -1)
+    size = next((size for size in sizes if d % size == 0), PRODUCT_SIZE)
     whole = d // size * size
     log_D = xp.sum(xp.log(xp.prod(xp.reshape(D[:whole, :], (-1, size, p)), axis=1)), axis=0)
     if whole == d:

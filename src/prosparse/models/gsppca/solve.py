@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from ...data import Array, DenseOperator, Operator
-from ...data.arrays import is_numpy, precision_of, to_numpy
+from ...data import Array, Operator
+from ...data.arrays import to_numpy
 from ...errors import ParameterError
 from ...inference.acceleration import over_loadings
 from ...inference.checkpoint import Checkpoint
@@ -37,7 +37,6 @@ from .evidence import EvidenceKind, NestedModels
 from .factors import (
     FactorState,
     make_factor_step,
-    make_mixed_precision_step,
     over_factors,
     to_factor_state,
 )
@@ -50,10 +49,6 @@ NoiseEstimator = Literal["bias-corrected", "ml", "median"]
 ModelPrior = Literal["uniform", "sparse"]
 
 N_EIGENVALUES = 50  # number of eigenvalues computed if the matrix is too large for all
-# Minimum number of loadings for which single precision saves time.
-MIN_LOADINGS_SINGLE = 2**16
-# Maximum number of entries of a single-precision copy (64 MiB), used in early iterations.
-MAX_ENTRIES_SINGLE = 2**24
 # Decimal digits of a variance relative to the largest; further digits are rounding errors.
 VARIANCE_DIGITS = 9
 
@@ -273,23 +268,8 @@ def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[F
     if op.shape[0] > p:
         step = make_step(op, n)
         return run(step, init(parts, d), accelerator=over_loadings("M", xp, QuasiNewton))
-    single, start = single_precision_copy(op, d), to_factor_state(init(parts, d), op)
-    accelerator = over_factors(start, xp)
-    if single is None:
-        return run(make_factor_step(op, n), start, accelerator=accelerator)
-    mixed = make_mixed_precision_step(op, n, single, tol)
-    return run(mixed, start._replace(single=True), accelerator=accelerator)
-
-
-def single_precision_copy(op: Operator, d: int) -> Operator | None:
-    """Return a single-precision copy for early iterations if it saves time."""
-    X = op.whole
-    if X is None or not is_numpy(X) or precision_of(X) == "float32":
-        return None
-    if d * X.shape[1] < MIN_LOADINGS_SINGLE or X.size > MAX_ENTRIES_SINGLE:
-        return None
-    with np.errstate(all="ignore"):
-        return DenseOperator(op.xp.astype(X, op.xp.float32))
+    start = to_factor_state(init(parts, d), op)
+    return run(make_factor_step(op, n), start, accelerator=over_factors(start, xp))
 
 
 def inactive_noise(
