@@ -244,8 +244,9 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
     if p >= MIN_MANY and found.n_selected > MAX_SPECIFIC * p:
         sentences.append(
             "Most variables are selected, as is common if few causes, such as the composition of "
-            "tissues, affect many variables. The selection then says little about single "
-            "variables. A panel (Panel, or the command `panel`) selects a few that represent all."
+            "tissues, affect many variables. In this case, selection is uninformative "
+            "about single variables. A panel (Panel, or the command `panel`) selects a few that "
+            "represent all."
         )
     if not minimum and np.any(tests.communality[found.support] < HIGH_COMMUNALITY):
         sentences.append(
