@@ -52,7 +52,7 @@ Generator = np.random.Generator
 
 SEED = 35
 RATE, MAX_RATE = 0.05, 0.06
-N_DRAWS, N_MIXED_DRAWS, N_COMPETING = 60, 40, 12
+N_DRAWS, N_MIXED_DRAWS, N_COMPETING = 50, 20, 8
 N_QUICK = 2
 QUICK = ("30 % at random", "100 rows, 30%", "weak", "iris")  # cells of a quick run
 MAX_ROWS = 300  # rows of a mixed table
