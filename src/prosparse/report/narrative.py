@@ -172,7 +172,8 @@ def _count_significant(found: Findings, tests: VariableTests) -> str:
         text += f" and {have} a communality of at least {minimum:.3g}"
     if q > 1 and minimum < HIGH_COMMUNALITY:
         n_high = int(np.sum(tests.communality[found.support] >= HIGH_COMMUNALITY))
-        text += f". {n_high:,} of them {'has' if n_high == 1 else 'have'} a communality of at least"
+        number, has = f"{n_high:,}" if n_high else "None", "has" if n_high <= 1 else "have"
+        text += f". {number} of them {has} a communality of at least"
         text += f" {HIGH_COMMUNALITY:g} (null expectation: {tests.null_communality:.2g})"
     return f"{text}."
 
