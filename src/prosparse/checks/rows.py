@@ -131,8 +131,8 @@ def _unequal_noise(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
             "unequal-noise",
             Severity.NOTE,
             f"The rows have unequal noise: the scales of 90 % of the rows differ by a factor of up "
-            f"to {high / low:.1f}. FDRPCA and GSPPCA allow for this; the results of other methods "
-            "depend on the noisiest rows.",
+            f"to {high / low:.1f}. FDRPCA, GSPPCA and SCA allow for this; in other methods, the "
+            "noisiest rows have the largest influence.",
         )
 
 
