@@ -53,8 +53,8 @@ _METHODS = {
     "SPPCA": "Variables were selected by probabilistic PCA with an l1 penalty on the loadings",
     "EMPCA": "Sparse principal components were estimated by expectation maximisation",
     "Panel": (
-        "A panel of variables was selected that predicts all others by a factor model, evaluated "
-        "on held-out rows"
+        "A panel of variables that predicts all others was selected by a factor model and "
+        "evaluated on held-out rows"
     ),
     "SpinyRegressor": "Predictors of the response were selected by Bayesian variable selection",
     "SpinyClassifier": "Predictors of the classes were selected by Bayesian variable selection",

@@ -82,7 +82,7 @@ def write_report(
     ids : sequence of length n_samples or None, default=None
         Names of the rows of ``X``.
     label : sequence of length n_samples or None, default=None
-        Numbers or categories that colour the rows of ``X``.
+        Numbers or categories by which the rows of ``X`` are coloured.
     about : dict or None, default=None
         Description of the analysis; the command sets ``title``, ``settings``, ``data`` and
         ``command``.
@@ -161,7 +161,7 @@ def render(
     ids : sequence of length n_samples or None, default=None
         Names of the rows.
     label : sequence of length n_samples or None, default=None
-        Numbers or categories that colour the rows.
+        Numbers or categories by which the rows are coloured.
     about : dict or None, default=None
         Description of the analysis, as in `write_report`.
 
