@@ -115,6 +115,8 @@ METHOD = Method(
             **SPARSE,
             "components_std_": numbers("d", "p"),
             "linear_threshold_": positive("p"),
+            "row_scale_": positive("n"),
+            "row_df_": numbers(),
             **GROUPS,
         },
         all_or_none=(tuple(GROUPS), tuple(SPARSE)),

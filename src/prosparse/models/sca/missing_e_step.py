@@ -19,8 +19,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ...data.observation_mask import Observed
-from .point_normal import PointNormal
-from .samples import FactorMoments
+from .model import Scores
+from .samples import FactorMoments, Samples
 
 # Maximum size of the covariances of a block of patterns.
 MAX_PATTERN_ENTRIES = 2**19
@@ -47,7 +47,7 @@ class PatternPosteriors(NamedTuple):
     Z: np.ndarray  # (rows, Q) <z_n>
 
 
-class IncompleteSamples:
+class IncompleteSamples(Samples):
     """Data with missing values: q(z_n) depends on the observed entries of a row.
 
     Rows with the same missing variables share S_n. A missing view therefore costs one additional
@@ -129,7 +129,7 @@ class IncompleteSamples:
         C: np.ndarray | None,
         tau: np.ndarray,
         mu: np.ndarray,
-        scores: PointNormal | None = None,
+        scores: Scores | None = None,
     ) -> FactorMoments:
         """Return the sums over the rows of the moments of q(z) (E step)."""
         p, Q = L.shape
@@ -157,7 +157,7 @@ class IncompleteSamples:
         A[:, lower[1], lower[0]] = sums[:, :half]
         z_sum = sums[:, half:]
         G = self.X.T @ Z - mu[:, None] * z_sum
-        return FactorMoments(A, G, z_sum, zz, log_det, explained)
+        return FactorMoments(A, G, z_sum, zz, log_det, explained, np.sum(Z * Z, axis=0))
 
 
 def _pattern_slices(counts: np.ndarray) -> list[slice] | None:
