@@ -252,7 +252,7 @@ class Pages:
         if changed.check.status is not Status.DONE:
             return RedirectResponse(f"/setups/{changed.number}", 303)
         if changed.question.needs_response and "response" not in changed.settings.roles.values():
-            message = "Select the column that is to be predicted."
+            message = "Enter the column to predict below, or give a column the role “Response”."
             return self._render_setup(changed, message, 422)
         if changed.question.needs_tables and len(self.workspace.tables_of(changed)) < 2:
             message = "Add another table of the same samples first."
