@@ -33,7 +33,7 @@ def test_result_that_rests_on_a_row():
     X[7] *= 25.0
     model = SPPCA().fit(X)
     found = examine_robustness(model, X, ids=[f"s{k}" for k in range(60)])
-    assert "rests on row s7: without it, none of the" in found.headline()
+    assert "depends on row s7: without it, none of the" in found.headline()
     assert narrate(findings_of(model), robustness=found)[0] == found.headline()
 
 

@@ -40,7 +40,6 @@ from .estimators import (
 from .metadata import describe_data, describe_file, describe_settings, store_read_options
 from .script_export import export_script
 
-STAGES = ("reading", "checking", "fitting", "testing on null datasets")
 Progress = Callable[[str, int], None]  # called with a stage and the number of rows read
 
 
@@ -121,8 +120,9 @@ def analyse(
     """Check and prepare a table, fit a model and describe the analysis.
 
     The values of the table may be replaced. Errors refer to options of the command line, and the
-    report shows ``command``. ``progress`` is called with each of `STAGES`. ``views`` are the
-    columns of several tables, of which ``further`` are all but the first, with their options.
+    report shows ``command``. ``progress`` is called with each stage. ``views`` contains the
+    columns of each of several tables, and ``further`` the paths and options of all tables but the
+    first.
     """
     sources = _Sources(read_options, views or {}, further)
     if table.response is not None and _is_binary(table.response):
@@ -260,7 +260,7 @@ def _analyse(
 def _locate_views(
     views: Mapping[str, list[int]], before: list[str], names: list[str]
 ) -> dict[str, list[int]]:
-    """Return the positions of the columns of several tables after columns were dropped."""
+    """Locate the columns of several tables after columns were dropped."""
     position = {name: k for k, name in enumerate(names)}
     located = {
         view: [position[before[k]] for k in columns if before[k] in position]

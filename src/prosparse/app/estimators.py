@@ -124,7 +124,7 @@ def set_variables(model: VariableSelector, options: AnalysisOptions, names: Sequ
 
 
 def set_views(model: VariableSelector, views: Mapping[str, list[int]]) -> None:
-    """Set the columns of each of several tables, which stand side by side."""
+    """Set the columns of each of several joined tables."""
     if len(views) > 1:
         model.set_params(views=[slice(min(k), max(k) + 1) for k in views.values()])
 

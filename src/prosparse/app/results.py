@@ -106,9 +106,9 @@ def write_results(result: Result, folder: Path, plots: Sequence[str] = ()) -> No
 
 
 def _write_imputed(result: Result, ids: Sequence[object], folder: Path) -> None:
-    """Write the table without missing values, and the imputed values with 95 % intervals.
+    """Write the completed table, and imputed values with 95 % intervals.
 
-    The values have the units of the file.
+    Values are in the units of the file.
     """
     table, model, about, _ = result
     missing = np.isnan(np.asarray(table.X))

@@ -23,7 +23,7 @@ def export_script(
     """Write a script that reads and prepares a table, and fits the model.
 
     ``scaled`` states whether the columns were divided by their standard deviations before the fit.
-    ``further`` are further tables of the same rows.
+    ``further`` contains the paths and options of other tables with the same rows.
     """
     reading = [_format_reading(*source) for source in ((path, read_options), *further)]
     preparing = {

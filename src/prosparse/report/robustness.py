@@ -61,7 +61,7 @@ class Robustness(NamedTuple):
         """Return a sentence that qualifies the main result, or None."""
         if self.rests_on_row and self.row is not None:
             return (
-                f"The result rests on row {quote_name(self.row.name)}: without it, "
+                f"The result depends on row {quote_name(self.row.name)}: without it, "
                 f"{self._describe(self.row)}."
             )
         for refit in self.explained_by:

@@ -2,8 +2,8 @@
 
 The bounds limit the expected number of variables with low selection probability in the stable set.
 
-Symbols as in [SS13]: B is the number of pairs of halves, p_k the probability that variable k is
-selected on half of the rows, and tau the minimum selection frequency of a stable variable. A
+Symbols as in [SS13]: B is the number of pairs of halves, p_k is the probability that variable k is
+selected on half of the rows, and tau is the minimum selection frequency of a stable variable. A
 selection probability of at most theta is low, and L = {k : p_k <= theta}. The expected number of
 variables selected on a half is q = sum_k p_k. For the stable set S,
 

@@ -82,7 +82,7 @@ class StandardisedData:
         return StandardisedData(self.op.take_columns(columns), self.adjustment)
 
     def sample_rows(self, count: int) -> StandardisedData:
-        """Restrict the data to at least ``count`` evenly spaced rows, and standardise again."""
+        """Restrict the data to ``count`` or more evenly spaced rows."""
         adjustment = self.adjustment.take_rows(sampled_rows(self.n, count))
         op = adjustment.adjust_operator(self.op.sample_rows(count))
         return StandardisedData(equalise_columns(op), adjustment)

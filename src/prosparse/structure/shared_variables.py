@@ -17,8 +17,9 @@ selected variables:
 3. **Decision.** The Benjamini-Hochberg procedure is applied to the confirmed p-values; variables
    that are not candidates are not selected.
 
-With many rows and columns, the first step uses a sample of the rows. All rows then test all
-variables against the components of its discoveries, which a single variable hardly influences.
+With many rows and columns, candidates are found in a sample of the rows. All variables are then
+tested on all rows against the components of the discoveries in the sample, which a single variable
+hardly influences.
 
 Because the p-values are dependent, control of the FDR is established by simulation (experiments E17
 and E18), not by proof.
@@ -84,9 +85,9 @@ def select_shared_variables(
 
 
 def search_sample(tester: LeaveOneOutTester, fdr: float) -> LeaveOneOutTest | None:
-    """Test all rows against the components of the discoveries in a sample of the rows.
+    """Test on all rows against components of the discoveries in a sample.
 
-    The result is None if the rows or the discoveries are too few.
+    The result is None if there are too few rows or discoveries.
     """
     data = tester.data
     is_small = data.n < 2 * SEARCHED_ROWS or data.gram is not None

@@ -52,17 +52,15 @@ def label_prior(labels):
     return float(share @ (theta ** sum(labels) * (1 - theta) ** (len(labels) - sum(labels))))
 
 
-def priors_of(q, rho, two, common=False):
+def priors_of(q, rho, common=False):
     """Yield marks, prior covariance of q coefficients relative to sigma2 / lambda, and prior."""
     for marks in itertools.product((0, 1), repeat=q):
         if rho:
             s = 2.0 * np.array(marks) - 1.0
             first = tuple(int(mark == marks[0]) for mark in marks)
             yield first, np.eye(q) + rho * np.outer(s, s), label_prior(marks) if common else 0.5**q
-        elif two:
+        else:
             yield marks, np.diag(np.where(marks, 64.0, 1.0)), label_prior(marks)
-        elif not any(marks):
-            yield marks, np.eye(q), 1.0
 
 
 def slow_terms(X, y, prior, common=False):
@@ -72,8 +70,8 @@ def slow_terms(X, y, prior, common=False):
     terms = []
     for q in range(p + 1):
         cases, states = [], []
-        for a, (log_ratio, rho, two, log_kind) in enumerate(zip(*prior.grid, strict=True)):
-            for marks, covariance, share in priors_of(q, rho, two, common):
+        for a, (log_ratio, rho, log_kind) in enumerate(zip(*prior.grid, strict=True)):
+            for marks, covariance, share in priors_of(q, rho, common):
                 cases.append((covariance.reshape(q, q) / np.exp(log_ratio), log_kind, share))
                 states.append((marks, a))
         B = np.array([case[0] for case in cases])
@@ -222,16 +220,11 @@ def test_rates_follow_from_densities(terms):
             log_posteriors.get(term.state, -np.inf), term.log_posterior
         )
     p, grid = data.n_variables, prior.grid
-    independent, scale = grid.n_independent, int(np.flatnonzero(grid.two)[0])
-    states = [((0, 3), (1, 0), scale + 3), ((1,), (0,), 0), ((), (), 5), ((), (), independent + 3)]
-    states += [
-        ((0, 2, 3), (0, 0, 0), scale + 4),
-        ((2,), (1,), independent + 3),
-        ((1,), (1,), scale),
-    ]
-    states += [((0, 1, 2, 3, 4), (1, 1, 1, 0, 1), independent), ((0, 1, 2, 3, 4), (1,) * 5, scale)]
-    states += [((0, 1, 4), (1, 0, 0), a) for a in range(scale, grid.rho.size, 4)]
-    states += [((0, 1, 4), (0, 0, 0), 2)]
+    independent = grid.n_independent
+    states = [((0, 3), (1, 0), 3), ((1,), (0,), 0), ((), (), 5), ((), (), independent + 3)]
+    states += [((0, 2, 3), (0, 0, 0), 4), ((2,), (1,), independent + 3)]
+    states += [((0, 1, 2, 3, 4), (1, 1, 1, 0, 1), independent), ((0, 1, 2, 3, 4), (1,) * 5, 1)]
+    states += [((0, 1, 4), (1, 0, 0), a) for a in range(0, grid.rho.size, 4)]
     space.targets = JumpTargets([], [], [], independent, np.zeros((0, grid.rho.size)))
     for v, marks, a in states:
         at = ss.state_rates(data, prior, np.array(v, int), np.array(marks, int), a)
@@ -246,10 +239,9 @@ def test_rates_follow_from_densities(terms):
             rate = ss.GRID_RATE if j >= 2 * p + q else 1.0
             assert at.rates[j] == pytest.approx(rate * expected, rel=1e-7)
             led += there != v
-        one_mark = (common and not q) or a < scale
-        assert led == q + (p - q) * (1 if one_mark else 2)
+        assert led == q + (p - q) * (1 if common and not q else 2)
         changes = np.count_nonzero(at.rates[2 * p : 2 * p + q])
-        assert changes == (0 if a < scale or (common and q == 1) else q)
+        assert changes == (0 if common and q == 1 else q)
         log_density = at.log_density[a] + prior.log_prior[q]
         np.testing.assert_allclose(log_density, log_posteriors[v, marks, a])
         given = [conditional(log_posteriors, v, marks, a, j, common) for j in range(p)]
@@ -265,7 +257,7 @@ def conditional(log_posteriors, v, marks, a, j, common):
         new = tuple(marked[i] for i in members)
         if common and new and not new[0]:
             new = tuple(1 - mark for mark in new)
-        return log_posteriors.get((members, new, a), -np.inf)
+        return log_posteriors[members, new, a]
 
     cases = (1,) if common and not others else (0, 1)
     having = [log_posterior_of({**others, j: mark}) for mark in cases]
@@ -291,8 +283,7 @@ def test_jumps_between_priors_are_reversible(summed):
         assert len(there) == grid.rho.size - independent
         for (_, signs), b, _ in there[::5]:
             assert ((v, (0, 0, 0)), a, 0) in targets(signs, b)
-        if grid.two[a]:  # The other priors are reached from small coefficients only.
-            assert all(grid.two[b] for _, b, _ in targets((0, 1, 0), a))
+        assert all(b < independent for _, b, _ in targets((0, 1, 0), a))
     unlike = [
         all(b >= independent for _, b, _ in targets(signs, independent + 2))
         for signs in ((1, 1, 1), (1, 1, 0))
@@ -307,8 +298,8 @@ def dense_terms(X, y, space):
     terms = []
     for q, level in itertools.product(range(p + 1), range(space.n_levels)):
         kappa, log_level = space.dense.kappa[level], space.dense.log_prior[level]
-        for log_ratio, rho, two, log_kind in zip(*prior.grid, strict=True):
-            for marks, covariance, share in priors_of(q, rho, two):
+        for log_ratio, rho, log_kind in zip(*prior.grid, strict=True):
+            for marks, covariance, share in priors_of(q, rho):
                 for v in itertools.combinations(range(p), q):
                     B = np.eye(p) / kappa
                     B[np.ix_(v, v)] += covariance.reshape(q, q) / np.exp(log_ratio)
@@ -329,7 +320,6 @@ def test_dense_component_agrees_with_dense_sums(monkeypatch):
     fit, sparse_space = searched(data, 25, 3)
     grid = sparse_space.prior.grid
     few = ss.PriorGrid(*(each[::4] for each in grid))
-    assert few.two.any()
     assert few.rho.any()
     sparse_space.prior = sparse_space.prior._replace(grid=few)
     space = sparse_space.with_dense_component()
@@ -422,8 +412,8 @@ def test_columns_may_change_sign(uncertain):
 def test_one_large_coefficient_beside_small_ones(monkeypatch):
     """Two scales predict better than one."""
     errors = []
-    for share in ((0.25, 0.25, 0.5), (0.5, 1e-12, 0.5)):
-        monkeypatch.setattr(ss, "PRIOR_PROBABILITY", share)
+    for ratio in (8.0, 1.0):
+        monkeypatch.setattr(ss, "SCALES", np.array([1.0, ratio]))
         for seed in range(3):
             rng = np.random.default_rng(seed)
             X, coef = rng.standard_normal((200, 50)), np.zeros(50)

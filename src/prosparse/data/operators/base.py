@@ -221,7 +221,7 @@ class LazyRows(ABC):
 
     @abstractmethod
     def background(self) -> tuple[Array, Array]:
-        """Return L (n, k) and R (k, p) with -L R at all positions that are not stored."""
+        """Return L (n, k) and R (k, p); entries that are not stored are -L R."""
 
     @property
     def T(self) -> LazyColumns:
@@ -264,11 +264,12 @@ class _PowerSums:
 
 
 class StoredPowerSums:
-    """The function ``(block^power)' rows`` of `LazyRows`, from the stored entries.
+    """The function ``(block^power)' rows`` for sparse `LazyRows`.
 
-    Entries that are not stored equal a matrix of low rank, whose powers are summed over all rows
-    minus the stored positions. Expanding the powers of stored entries instead would cancel digits.
-    If all entries of a column are stored, its sum over the others is exactly 0.
+    Powers of the stored entries are summed directly. All other entries equal those of a low-rank
+    matrix, whose powers are summed over all rows minus the stored positions. Expansion of the
+    powers of stored entries would lose digits by cancellation. If all entries of a column are
+    stored, the sum over the others is exactly 0.
     """
 
     def __init__(self, power: int):
@@ -289,7 +290,7 @@ class StoredPowerSums:
 
 
 def low_rank_entries(left: Array, right: Array, S: Any) -> Array:
-    """Compute the entries of ``left @ right`` at the stored positions of a CSR array."""
+    """Compute the entries of ``left @ right`` at stored positions of S."""
     counts, columns = np.diff(S.indptr), S.indices
     if left.shape[1] == 0:
         return np.zeros_like(S.data)
@@ -302,8 +303,8 @@ def low_rank_entries(left: Array, right: Array, S: Any) -> Array:
 def _sum_low_rank_powers(left: Array, right: Array, power: int, weights: Array) -> Array:
     """Compute sum_i (L R)_ij^power weights_ik by the multinomial theorem, (p, k).
 
-    Products of columns of L that vanish are skipped: indicators of groups have one nonzero product
-    for each power of each group.
+    Products of columns of L that vanish are skipped, because indicators of groups have one nonzero
+    product for each power of each group.
     """
     left, right, weights = (part.astype(np.float64) for part in (left, right, weights))
     total = np.zeros((right.shape[1], weights.shape[1]))
@@ -348,7 +349,7 @@ def rough_column_sums(block: Array, xp: Any) -> Array:
 
 
 def sampled_rows(n_rows: int, count: int) -> slice:
-    """Return a slice of about ``count`` evenly spaced rows, at least as many."""
+    """Return a slice of at least ``count`` evenly spaced rows."""
     return slice(None, None, max(1, n_rows // count))
 
 

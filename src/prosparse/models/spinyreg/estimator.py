@@ -222,12 +222,12 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     Several responses share the set and the ratio alpha/gamma; each has its own coefficients, which
     are independent, and noise variance.
 
-    The average integrates over the noise variance and the scales of the coefficients. Three priors
-    are compared by their evidence: independent Gaussian coefficients of one variance, of a small
-    or a large variance, and coefficients of a common magnitude whose signs may differ. All sets
-    are enumerated for up to seven variables. For more variables, a Markov jump process visits at
-    most 1000 states among about 400 variables. A second process includes a dense component, a ridge
-    regression on all variables, with prior probability 0.1.
+    The average integrates over the noise variance and the scales of the coefficients. Two priors
+    are compared by their evidence: independent Gaussian coefficients of a small or a large
+    variance, and coefficients of a common magnitude whose signs may differ. All sets are enumerated
+    for up to seven variables. For more variables, a Markov jump process visits at most 1000 states
+    among about 400 variables. A second process includes a dense component, a ridge regression on
+    all variables, with prior probability 0.02.
 
     References
     ----------

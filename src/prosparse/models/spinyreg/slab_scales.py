@@ -1,13 +1,13 @@
-"""Priors on the coefficients: one scale, two scales, or a common magnitude.
+"""Priors on the coefficients: two scales, or a common magnitude.
 
-The priors have the probabilities `PRIOR_PROBABILITY`; the evidence decides between them.
+Both have probability 1/2; the evidence decides between them.
 
-Scales. The coefficients are independent, w_j ~ N(0, c_j^2 sigma2 / lambda). With one scale, c_j is
-1. With two scales, c_j is 1 (small) or `SCALE_RATIO` (large). With a single scale, a few large
-coefficients beside many small ones would be shrunk too much, or the small ones would be too
-improbable. A proportion theta of the q active variables is large, theta ~ Beta(1/2, 1/2), so k
-large variables have the prior B(1/2 + k, 1/2 + q - k) / B(1/2, 1/2). In the columns c_j x_j all
-coefficients have the same variance; X_v denotes these columns.
+Two scales. The coefficients are independent, w_j ~ N(0, c_j^2 sigma2 / lambda), where c_j is 1
+(small) or `SCALE_RATIO` (large). With a single scale, a few large coefficients beside many small
+ones would be shrunk too much, or the small ones would be too improbable. A proportion theta of the
+q active variables is large, theta ~ Beta(1/2, 1/2), so k large variables have the prior B(1/2 + k,
+1/2 + q - k) / B(1/2, 1/2). In the columns c_j x_j all coefficients have the same variance; X_v
+denotes these columns.
 
 Common magnitude. w_j = s_j (mu + u_j) with signs s_j of probability 1/2,
 mu ~ N(0, rho sigma2 / lambda) and u_j ~ N(0, sigma2 / lambda). With a common sign, a proportion
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 
 SCALE_RATIO = 8.0  # ratio of the large scale to the small one
 LABEL_SHAPE = 0.5  # parameter of the beta prior of the proportion of large coefficients
-PRIOR_PROBABILITY = (0.25, 0.25, 0.5)  # of one scale, two scales and a common magnitude
 SCATTER = 0.25  # standard deviation of u_j relative to mu: rho = 1 / SCATTER^2
 MIN_REMAINING = 1e-12  # minimum of the remaining proportion of R
 DOUBLINGS = 4  # number of powers of two of tau on either side of its best value
@@ -79,29 +78,21 @@ SCALES, SIGNS = np.array([1.0, SCALE_RATIO]), np.array([-1.0, 1.0])
 
 
 class PriorGrid(NamedTuple):
-    """Grid of lambda, in this order for one scale, two scales and a common magnitude."""
+    """Grid of lambda, first for two scales, then for a common magnitude."""
 
     log_ratio: np.ndarray  # (A,) log lambda
-    rho: np.ndarray  # (A,) 0 for independent coefficients
-    two: np.ndarray  # (A,) whether there are two scales; otherwise all labels are 0
+    rho: np.ndarray  # (A,) 0 for two scales
     log_prior: np.ndarray  # (A,) log prior probability
 
     @property
     def n_independent(self) -> int:
-        """Number of grid points with independent coefficients, which come first."""
+        """Number of grid points with independent coefficients of two scales."""
         return int(np.count_nonzero(self.rho == 0.0))
 
     def part(self, common: bool) -> PriorGrid:
         """Return the grid points with a common magnitude, or with independent coefficients."""
         at = slice(self.n_independent, None) if common else slice(self.n_independent)
         return PriorGrid(*(each[at] for each in self))
-
-    def log_label_prior(self, q: int, n_large: np.ndarray) -> np.ndarray:
-        """Compute the (A, ...) log prior of q labels of which ``n_large`` are large."""
-        two = log_label_prior(q)[n_large]
-        one = np.where(n_large == 0, 0.0, -np.inf)
-        prior: np.ndarray = np.where(self.two.reshape(-1, *[1] * np.ndim(two)), two, one)
-        return prior
 
 
 class SetPrior(NamedTuple):
@@ -129,14 +120,12 @@ def make_prior_grid(model: LinearModel, best: float) -> PriorGrid:
     # The density of log tau is tau times the density of tau.
     log_prior = log_tau - np.logaddexp(0.0, 2.0 * log_tau)
     log_prior -= np.logaddexp.reduce(log_prior)
-    share = np.array(PRIOR_PROBABILITY if model.yy.size == 1 else PRIOR_PROBABILITY[:2])
-    kind = np.repeat(np.arange(share.size), log_tau.size)
-    rho = np.where(kind == 2, 1.0 / SCATTER**2, 0.0)
+    kinds = [0.0, 1.0 / SCATTER**2] if model.yy.size == 1 else [0.0]
+    rho = np.repeat(kinds, log_tau.size)
     return PriorGrid(
-        np.tile(unit - 2.0 * log_tau, share.size) + np.log1p(rho),  # tau^2 = (1 + rho) / lambda
+        np.tile(unit - 2.0 * log_tau, len(kinds)) + np.log1p(rho),  # tau^2 = (1 + rho) / lambda
         rho,
-        kind == 1,
-        np.tile(log_prior, share.size) + np.log(share / share.sum())[kind],
+        np.tile(log_prior, len(kinds)) - math.log(len(kinds)),
     )
 
 
@@ -209,13 +198,13 @@ def set_densities(
         R = R - (gain_factor * cross * cross)[..., None]
         log_det = log_det + np.log1p(grid.rho * q) + np.log1p(-h * t)
         log_signs = log_sign_prior(q, model.common_sign)
-        log_prior = np.broadcast_to(log_signs[marks.sum(axis=1)][:, None], log_det.shape)
+        log_prior = log_signs[marks.sum(axis=1)]
     else:
         gain_factor = np.zeros(log_det.shape)
-        log_prior = grid.log_label_prior(q, marks.sum(axis=1)).T
+        log_prior = log_label_prior(q)[marks.sum(axis=1)]
     R = np.maximum(R, prior.dof * model.noise_floor)
     log_density = -0.5 * (prior.dof * np.log(R).sum(axis=-1) + m * log_det)
-    log_density += grid.log_prior + log_prior
+    log_density += grid.log_prior + log_prior[:, None]
     return SetDensities(
         v, scale[:, :, None] * U, c, eigenvalues, signs, gain_factor, R, log_density
     )
@@ -244,7 +233,6 @@ class SetPosterior(NamedTuple):
     R: np.ndarray  # (m,)
     lam: float
     rho: float
-    two: bool  # whether there are two scales
     common_sign: bool  # whether signs tend to be equal
 
     @property
@@ -267,9 +255,7 @@ class SetPosterior(NamedTuple):
         """Compute the log prior of q marks, (K,) for K numbers of large coefficients."""
         if self.rho:
             return log_sign_prior(q, self.common_sign)[n_large]
-        if self.two:
-            return log_label_prior(q)[n_large]
-        return np.where(n_large == 0, 0.0, -np.inf)
+        return log_label_prior(q)[n_large]
 
 
 def state_rates(
@@ -295,7 +281,7 @@ def state_rates(
         log_det = -np.log(inverse * lams).sum(axis=0)
         P = (U * inverse[:, a]).dot(U.T)
         n_large = 0 if rho else int(marks.sum())
-        log_prior = np.where(grid.two, log_label_prior(q)[n_large], -math.inf if n_large else 0.0)
+        log_prior = np.full(lams.size, log_label_prior(q)[n_large])
         if independent < lams.size:
             if n_large:  # The common magnitude is reached from small coefficients only.
                 reachable[independent:] = False
@@ -321,8 +307,8 @@ def state_rates(
         log_density = grid.log_prior - 0.5 * prior.dof * float(np.log(model.yy).sum())
     to_grid = np.where(reachable, GRID_RATE * expit(log_density - log_density[a]), 0.0)
     to_grid[a] = 0.0
-    kind = float(lams[a]), rho, bool(grid.two[a]), model.common_sign
-    posterior = SetPosterior(v, marks, b, P, P.dot(b), R_a, *kind)
+    lam, common_sign = float(lams[a]), model.common_sign
+    posterior = SetPosterior(v, marks, b, P, P.dot(b), R_a, lam, rho, common_sign)
     additions = mark_additions(model, prior, posterior)
     removals, changes = mark_removals(prior, posterior)
     odds = np.logaddexp.reduce(additions, axis=0)  # log odds of each variable given all others
@@ -372,7 +358,7 @@ def mark_additions(model: LinearModel, prior: SetPrior, posterior: SetPosterior)
 
 def mark_removals(prior: SetPrior, posterior: SetPosterior) -> tuple[np.ndarray, np.ndarray]:
     """Compute the (q,) gains of removals and of changes of the mark."""
-    _, marks, _, P, m, R, lam, rho, *_ = posterior
+    _, marks, _, P, m, R, lam, rho, _ = posterior
     q, s, dof, n_large = marks.size, posterior.signs, prior.dof, int(marks.sum())
     if q == 0:
         return np.zeros(0), np.zeros(0)
