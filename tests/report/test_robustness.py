@@ -50,7 +50,7 @@ def test_result_that_a_batch_explains():
     model = FDRPCA().fit(X)
     found = examine_robustness(model, X, labels={"Batch": batch}, batches=["Batch"])
     assert found.headline().startswith("Differences between the levels of Batch explain")
-    assert "Component 1 separates Batch" in found.summary()[0]
+    assert "component 1 differ between the levels of Batch" in found.summary()[0]
     tissue = examine_robustness(model, X, labels={"tissue": batch})
     assert tissue.headline() is None
     assert any(s.startswith("With tissue as a covariate, ") for s in tissue.summary())
