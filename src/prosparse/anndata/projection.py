@@ -54,7 +54,8 @@ def project(
         Reference: data with the results of a function of this package, an estimator fitted to a
         data frame, or the path of a model file.
     key : str or None, default=None
-        Name under which the results are stored in the reference. By default, the only one.
+        Name under which the results are stored in the reference. Required if several results
+        are stored.
     layer : str or None, default=None
         Layer to use. By default, the layer of the fit.
     modality : str or None, default=None

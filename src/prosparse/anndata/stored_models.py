@@ -61,7 +61,7 @@ def entry_of(data: Any, key: str | None, modality: str | None = None) -> tuple[s
     if key is None or key not in found:
         raise ParameterError(
             f"`key` must be one of the results with a fitted model{where} ({available}), got "
-            f"{key!r}. Fit one with a function of `psa.tl` or `psa.pp`."
+            f"{key!r}. Fit a model with a function of `psa.tl` or `psa.pp`."
         )
     return key, found[key]
 

@@ -99,8 +99,8 @@ def find_cell_problems(
             severity,
             f"{plural(sum(limits.values()), 'cell')} in {name_columns(names)} "
             f"{'states' if sum(limits.values()) == 1 else 'state'} a limit of detection instead of "
-            f"a value, such as {list_names([example])}. Use half the limit, the limit (lod) or "
-            "missing values.",
+            f"a value, such as {list_names([example])}. Replace such cells by half the "
+            "limit (half), the limit (lod) or missing values (missing).",
             columns=names,
             fix="--censored half",
         )

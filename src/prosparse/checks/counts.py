@@ -33,7 +33,7 @@ def find_count_problems(numbers: Numbers) -> Iterator[Finding]:
         yield Finding(
             "unequal-totals",
             Severity.WARNING,
-            f"The table contains counts, and nine in ten rows have totals from {low:,.0f} to "
+            f"The table contains counts, and 90 % of the row totals lie between {low:,.0f} and "
             f"{high:,.0f}. All variables increase with the total (sampling effort or sequencing "
             "depth) and therefore share variance.",
             fix="--counts",

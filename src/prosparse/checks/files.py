@@ -246,6 +246,7 @@ def _check_cells(cells: Cells, options: ReadOptions) -> FileCheck:
     )
     examine = _examine_transposed if transposed else _examine
     numbers, roles = examine(names, columns, options, number_format, findings)
+    numbers = numbers.without_rows(options.ignore_rows)
     findings += _missing_values(numbers)
     findings += find_number_problems(numbers) if transposed else _number_problems(numbers, roles)
     if transposed:
@@ -255,7 +256,8 @@ def _check_cells(cells: Cells, options: ReadOptions) -> FileCheck:
         findings = [ignore_columns_instead(found) for found in findings]
     n_variables = sum(role is Role.VARIABLE for role in roles.values())
     n_rows = cells.n_rows
-    shape = (n_variables, n_rows) if transposed else (n_rows, n_variables)
+    n_ignored = len(columns[0]) - numbers.X.shape[0] if columns and not transposed else 0
+    shape = (n_variables, n_rows) if transposed else (n_rows - n_ignored, n_variables)
     fix = join_fixes(findings)
     fixed, analysis = apply_fix(options, fix)
     return FileCheck(

@@ -38,6 +38,14 @@ class Numbers:
             X = np.where(np.isinf(X), np.nan, X)
         self.X, self.names, self.rows = X, list(names), list(rows)
 
+    def without_rows(self, names: Sequence[str]) -> Numbers:
+        """Return the numbers without rows of these names; a name may contain several."""
+        ignored = {*names, *(part.strip() for name in names for part in name.split(","))}
+        kept = [k for k, row in enumerate(self.rows) if row not in ignored]
+        if len(kept) == len(self.rows):
+            return self
+        return Numbers(self.X[kept], self.names, [self.rows[k] for k in kept])
+
     def name(self, columns: np.ndarray | Sequence[int]) -> tuple[str, ...]:
         """Return the names of columns."""
         return tuple(self.names[int(k)] for k in columns)

@@ -18,6 +18,7 @@ from .result import Finding, Severity, capitalise, name_rows
 
 MAX_OUTLYING = 0.1  # maximum proportion of outlying rows; more indicate unequal noise
 MIN_GAP = 1.3  # minimum ratio of the scale of an outlying row to the next scale
+MAX_MISSING = 0.2  # missing values, of a row whose scale is compared with others
 MIN_NOISE_RATIO = 3.0  # minimum ratio of the 95 % to the 5 % quantile of the row scales
 MIN_UNLIKE_SCALE = 20.0  # minimum scale of a row that contains other quantities than the other rows
 MIN_DIMENSION = 4.0  # minimum intrinsic dimension for the detection of near duplicates
@@ -122,7 +123,8 @@ def _outlying(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
 
 
 def _unequal_noise(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
-    scale = np.delete(numbers.row_scale, outliers)
+    incomplete = np.flatnonzero(numbers.missing.mean(axis=1) > MAX_MISSING)
+    scale = np.delete(numbers.row_scale, np.union1d(outliers, incomplete))
     if scale.size < MIN_ROWS:
         return
     low, high = np.quantile(scale, [0.05, 0.95])
@@ -131,8 +133,8 @@ def _unequal_noise(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
             "unequal-noise",
             Severity.NOTE,
             f"The rows have unequal noise: the scales of 90 % of the rows differ by a factor of up "
-            f"to {high / low:.1f}. FDRPCA and GSPPCA allow for this; the results of other methods "
-            "depend on the noisiest rows.",
+            f"to {high / low:.1f}. FDRPCA, GSPPCA and SCA allow for this; in other methods, the "
+            "noisiest rows have the largest influence.",
         )
 
 

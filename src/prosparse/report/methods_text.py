@@ -53,8 +53,8 @@ _METHODS = {
     "SPPCA": "Variables were selected by probabilistic PCA with an l1 penalty on the loadings",
     "EMPCA": "Sparse principal components were estimated by expectation maximisation",
     "Panel": (
-        "A panel of variables was selected that predicts all others by a factor model, evaluated "
-        "on held-out rows"
+        "A panel of variables that predicts all others was selected by a factor model and "
+        "evaluated on held-out rows"
     ),
     "SpinyRegressor": "Predictors of the response were selected by Bayesian variable selection",
     "SpinyClassifier": "Predictors of the classes were selected by Bayesian variable selection",
@@ -77,8 +77,8 @@ def describe_methods(found: Findings, about: Mapping[str, Any]) -> list[str]:
     null = PermutationNull.from_json(about.get("permutation_null"))
     if null is not None:
         sentences.append(
-            f"The analysis was repeated on {null.n_permutations} null datasets, which selected "
-            f"{null.expected_n_selected:.2g} variables on average."
+            f"The analysis was repeated on {null.n_permutations} null datasets, in which "
+            f"{null.expected_n_selected:.2g} variables were selected on average."
         )
     stability = Stability.from_json(about.get("stability"), found.names)
     if stability is not None:

@@ -172,7 +172,8 @@ def _count_significant(found: Findings, tests: VariableTests) -> str:
         text += f" and {have} a communality of at least {minimum:.3g}"
     if q > 1 and minimum < HIGH_COMMUNALITY:
         n_high = int(np.sum(tests.communality[found.support] >= HIGH_COMMUNALITY))
-        text += f". {n_high:,} of them {'has' if n_high == 1 else 'have'} a communality of at least"
+        number, has = f"{n_high:,}" if n_high else "None", "has" if n_high <= 1 else "have"
+        text += f". {number} of them {has} a communality of at least"
         text += f" {HIGH_COMMUNALITY:g} (null expectation: {tests.null_communality:.2g})"
     return f"{text}."
 
@@ -243,8 +244,9 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
     if p >= MIN_MANY and found.n_selected > MAX_SPECIFIC * p:
         sentences.append(
             "Most variables are selected, as is common if few causes, such as the composition of "
-            "tissues, affect many variables. The selection then says little about single "
-            "variables. A panel (Panel, or the command `panel`) selects a few that represent all."
+            "tissues, affect many variables. In this case, selection is uninformative "
+            "about single variables. A panel (Panel, or the command `panel`) selects a few that "
+            "represent all."
         )
     if not minimum and np.any(tests.communality[found.support] < HIGH_COMMUNALITY):
         sentences.append(

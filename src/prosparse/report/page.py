@@ -52,6 +52,7 @@ MAX_LOADINGS = 200  # maximum number of variables in the heat map
 MAX_COMPONENTS = 12  # maximum number of components in the heat map and the scatter plot
 MAX_COLOURS = 16  # maximum number of labels with distinct colours
 MAX_PRINTED = (40, 8)  # maximum number of variables and components in a printed heat map (page.css)
+MAX_ELLIPSES = 8  # maximum number of groups with ellipses; see page.js
 MAX_GROUPS = 20  # maximum number of redundant groups
 MAX_PARAMETER_LENGTH = 200  # maximum number of characters of a parameter
 
@@ -81,7 +82,7 @@ def write_report(
     ids : sequence of length n_samples or None, default=None
         Names of the rows of ``X``.
     label : sequence of length n_samples or None, default=None
-        Numbers or categories that colour the rows of ``X``.
+        Numbers or categories by which the rows of ``X`` are coloured.
     about : dict or None, default=None
         Description of the analysis; the command sets ``title``, ``settings``, ``data`` and
         ``command``.
@@ -160,7 +161,7 @@ def render(
     ids : sequence of length n_samples or None, default=None
         Names of the rows.
     label : sequence of length n_samples or None, default=None
-        Numbers or categories that colour the rows.
+        Numbers or categories by which the rows are coloured.
     about : dict or None, default=None
         Description of the analysis, as in `write_report`.
 
@@ -230,6 +231,8 @@ def render(
         "print_note": _print_note(heat),
         "n_shown": None if scores is None else min(len(scores), MAX_POINTS),
         "n_rows": None if scores is None else len(scores),
+        "has_ids": ids is not None,
+        "has_groups": label is not None and len({*map(str, label)}) <= MAX_ELLIPSES,
         "methods": describe_methods(found, about),
         "script": script,
         "style": resources.files(__package__).joinpath("page.css").read_text("utf-8"),
@@ -283,7 +286,14 @@ def page_data(
         "frequency": None if stability is None else _round(stability.frequency[order]),
         "path": None if found.comparison is None else _curve(found.comparison),
         "objectives": [_objective(path) for path in found.objective_paths if path.size > 1],
-        "scores": None if scores is None else _scatter(scores, ids, label, label_name),
+        "scores": None
+        if scores is None
+        else _scatter(scores, ids, label, label_name)
+        | {
+            "variance": None
+            if found.component_variance is None
+            else _round(found.component_variance[:MAX_COMPONENTS])
+        },
     }
 
 

@@ -39,7 +39,7 @@ class Redundancy(NamedTuple):
     min_correlation: float | None  # None if the groups are the proxies of a `Panel`
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as plain JSON."""
+        """Convert all fields to types that JSON supports."""
         return {
             "groups": [[group.representative, *group.others] for group in self.groups],
             "n_compared": self.n_compared,

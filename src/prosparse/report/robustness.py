@@ -61,7 +61,7 @@ class Robustness(NamedTuple):
         """Return a sentence that qualifies the main result, or None."""
         if self.rests_on_row and self.row is not None:
             return (
-                f"The result rests on row {quote_name(self.row.name)}: without it, "
+                f"The result depends on row {quote_name(self.row.name)}: without it, "
                 f"{self._describe(self.row)}."
             )
         for refit in self.explained_by:
@@ -159,8 +159,9 @@ def describe_association(association: Association) -> str:
             f"{association.effect:.2f}, {chance} after adjustment for all tests)."
         )
     return (
-        f"Component {component} separates {name}, which explains {percent(association.effect, 0)} "
-        f"of the variance of the ranks of its scores ({chance} after adjustment for all tests)."
+        f"The scores of component {component} differ between the levels of {name}, which explain "
+        f"{percent(association.effect, 0)} of the variance of their ranks ({chance} after "
+        "adjustment for all tests)."
     )
 
 

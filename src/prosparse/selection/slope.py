@@ -96,8 +96,8 @@ def robust_slope(shape: Any, log_likelihood: Any) -> Slope:
     if selected[last] == 0:
         raise InputError(
             "The slope heuristic selects the smallest model, because the log-likelihood is linear "
-            "in the shape of all models. The data are pure noise, or no model is larger than "
-            "needed. Use AIC or BIC, or add larger models (smaller penalties, more components)."
+            "in the shape of all models. Either the data are pure noise, or all models are "
+            "too small. Use AIC or BIC, or add larger models (smaller penalties, more components)."
         )
     s, intercept = float(slopes[last]), float(lines[last][1])
     criterion = np.asarray(log_likelihood, float) - 2.0 * s * np.asarray(shape, float)

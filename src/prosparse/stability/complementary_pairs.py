@@ -172,8 +172,9 @@ class Stability:
             )
         return (
             f"At most {format_mean(bound)} stable variables are expected to be false selections "
-            "(Shah and Samworth 2013, for unimodal distributions). False selections have a "
-            f"selection probability of at most {self.low_probability:.2g} on half of the rows."
+            "(Shah and Samworth 2013, for unimodal distributions). A variable is a false "
+            "selection if its selection probability on half of the rows is at most "
+            f"{self.low_probability:.2g}."
         )
 
     def to_frame(self) -> Any:

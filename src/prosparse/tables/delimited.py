@@ -299,7 +299,7 @@ def _find_encoding(path: Path, options: ReadOptions) -> str:
         if not found.startswith(canonical.removesuffix("-le").removesuffix("-be")):
             raise TableError(
                 f"{path}: the file begins with the byte-order mark of "
-                f"{found.removesuffix('-sig')}, and its encoding cannot be {encoding}. Remove "
+                f"{found.removesuffix('-sig')}, so its encoding cannot be {encoding}. Remove "
                 "--encoding."
             )
         encoding = found  # otherwise, the byte-order mark would be part of the first name

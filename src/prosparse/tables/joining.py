@@ -91,15 +91,15 @@ def _match_rows(first: Table, table: Table) -> tuple[np.ndarray, list[str]]:
         if count > 1:
             raise TableError(
                 f"{each.path}: the row name {name!r} occurs {count:,} times. Rows of several "
-                "tables are matched by name, which must be unique."
+                "tables are matched by name, so names must be unique."
             )
     position = {str(name).strip(): k for k, name in enumerate(table.ids)}
     rows = np.array([position.get(str(name).strip(), -1) for name in first.ids])
     n_matched = int(np.sum(rows >= 0))
     if not n_matched:
         raise TableError(
-            f"{table.path}: no row name of {first.path.name} occurs, such as {first.ids[0]!r}; "
-            f"the first row here is {table.ids[0]!r}. Give the rows the same names in both tables."
+            f"{table.path}: no row name is shared with {first.path.name}; the first rows are "
+            f"{table.ids[0]!r} and {first.ids[0]!r}. Give the rows the same names in both tables."
         )
     notes = []
     if n_matched < n_first:

@@ -110,8 +110,11 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
         others = ", ".join(quote(other) for other in names if other != name)
         notes.append(f"sheet {quote(name)} was read; use --sheet for another one ({others})")
     if about["merged"]:
-        cells = plural(about["merged"], "merged cell")
-        notes.append(f"{cells} received the text of the first cell")
+        cells, verb = (
+            plural(about["merged"], "merged cell"),
+            "was" if about["merged"] == 1 else "were",
+        )
+        notes.append(f"{cells} {verb} filled with the text of the first cell")
     first = min(start for _, start, _ in spans)
     last = max(start + len(cells) for _, start, cells in spans)
     rows = [

@@ -60,15 +60,15 @@ _COMPONENTS = Choice("components", "Components", "Number of components.", placeh
 _PERMUTATIONS = Choice(
     "permutations",
     "Null datasets",
-    "Number of randomised tables without shared variance that are analysed in the same way. They "
-    "show how many variables are selected under the null hypothesis.",
+    "Number of randomised tables without shared variance that are analysed in the same way. The "
+    "results show how many variables are selected under the null hypothesis.",
     placeholder="10 if fast",
 )
 _STABILITY = Choice(
     "stability",
     "Random halves",
-    "Number of random halves of the rows, an even number such as 50. They show how often each "
-    "variable is selected again.",
+    "Number of random halves of the rows, an even number such as 50. The "
+    "fits to these halves show how often each variable is selected.",
     placeholder="none",
 )
 _COMMON = (_MISSING, _LOG1P, _PERMUTATIONS, _STABILITY)
@@ -144,7 +144,7 @@ SHARE = Question(
     "Estimates components of two or more tables of the same samples, such as genes and proteins of "
     "the same patients, and states which components the tables share.",
     "Assumes that rows with the same name are the same sample, and that relations are roughly "
-    "linear. A row that one table lacks has missing values there.",
+    "linear. Rows absent from a table count as missing values.",
     "select",
     "sca",
     (_COMPONENTS, _LOG1P, _PERMUTATIONS, _STABILITY),

@@ -73,7 +73,7 @@ def check_categories(state: State) -> None:
         and all(effects.shape[0] == n_effects for effects in parts[1].values())
     )
     if not consistent:
-        raise ModelFileError("The attributes of the categories contradict each other.")
+        raise ModelFileError("The attributes of the categories are inconsistent.")
 
 
 KNOCKOFF_ATTRIBUTES = ("knockoff_statistics_", "evalues_")

@@ -789,10 +789,10 @@ class FDRPCA(MixedProjection):
             )
         sparse_rows = np.flatnonzero(tested.seen.mean(axis=1) < _MIN_OBSERVED)
         if sparse_rows.size:
+            verb = "has" if sparse_rows.size == 1 else "each have"
             warn(
-                f"FDRPCA: more than {1.0 - _MIN_OBSERVED:.0%} of the values of "
-                f"{list_rows(sparse_rows)} of X are missing. Their scores are inaccurate. Drop "
-                "them if they are failed measurements.",
+                f"FDRPCA: {list_rows(sparse_rows)} of X {verb} more than {1.0 - _MIN_OBSERVED:.0%} "
+                "missing values, so scores are inaccurate. Drop rows of failed measurements.",
                 MissingValuesWarning,
             )
         if missingness_pvalue(tested, tested.seen, scores) < _MAX_MISSINGNESS_PVALUE:

@@ -95,7 +95,7 @@ def diagnose_structure(
     elif smallest and d > 1:
         text = (
             f"the evidence is largest at {selected.size}, the minimum number of variables for {d} "
-            "components. Reduce `n_components`, or use `FDRPCA` if column noise differs."
+            "components. Reduce `n_components`, or use `FDRPCA` if noise variances differ."
         )
         return [Diagnostic(FewVariablesWarning, text)]
     return []

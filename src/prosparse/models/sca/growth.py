@@ -48,7 +48,7 @@ def _residual_factor(
     """Fit one factor to the residuals; None if it has no loadings."""
     assert isinstance(now.scores, PointNormal)
     op = residual_operator(data, now)
-    alone = SparseScores(op, None if data.seen is None else data.seen > 0, data.root)
+    alone = SparseScores(op, None if data.seen is None else data.seen.seen, data.root)
     scale = np.sqrt(lay.of_columns(now.tau))
     direction = np.asarray(spectrum(op.scale_columns(scale), 1).directions(1))[:, 0]
     Z = op.matmul((scale * direction)[:, None])
@@ -82,7 +82,7 @@ def residual_operator(data: SparseScores, now: FactorParameters) -> Operator:
     right = np.vstack([now.L.T, now.mu])
     if data.seen is None:
         return data.op.subtract_product(left, right)
-    return DenseOperator(data.seen * (data.op.dense() - left @ right))
+    return DenseOperator(data.seen.seen * (data.op.dense() - left @ right))
 
 
 def _append(

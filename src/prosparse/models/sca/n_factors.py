@@ -77,18 +77,6 @@ RunWith = Callable[[State, ViewLayout, "SCAOptions"], Run[State]]
 RunFrom = Callable[[State, ViewLayout, int], Run[State]]
 
 
-def learn_noise(states: list[State], lay: ViewLayout, run: RunWith, options: SCAOptions) -> State:
-    """Iterate with nearly equal noise, then with different noise if its evidence is higher.
-
-    Free noise variances from the start can fit single columns.
-    """
-    rough = options._replace(max_iter=min(options.max_iter, MAX_ITER_PER_COUNT))
-    equal = max((run(state, lay, rough).state for state in states), key=lambda state: state.bound)
-    free = run(with_learned_noise(equal), lay, rough).state
-    better = free if free.bound > equal.bound + MIN_NOISE_GAIN else equal
-    return State(better.fitted, better.fitted, -math.inf)
-
-
 def with_learned_noise(state: State) -> State:
     """Return the start of iterations that learn the spread of the noise variances."""
     now = state.fitted
@@ -105,7 +93,10 @@ def better_noise(
     run: RunWith,
     options: SCAOptions,
 ) -> tuple[State, ViewLayout]:
-    """Return the state with different noise if its evidence is higher by `MIN_NOISE_GAIN`."""
+    """Return the state with different noise if its evidence is higher by `MIN_NOISE_GAIN`.
+
+    Free noise variances from the start can fit single columns.
+    """
     rough = options._replace(max_iter=min(options.max_iter, MAX_ITER_PER_COUNT))
     held, found = run(equal, lay, rough).state, run(other, other_lay, rough).state
     if found.bound > held.bound + MIN_NOISE_GAIN:

@@ -155,18 +155,17 @@ def _update_factor(
 
     def posterior(pi: Array, v: Array) -> tuple[Array, Array, Array, Array]:
         """Return w, b, c and the log marginal likelihood of each unknown."""
-        if v.shape[0] == 1:
-            pi_r, v_r = pi, v
-        else:
-            pi_r, v_r = xp.take(pi, view, axis=0), xp.take(v, view, axis=0)
-        v_r = v_r if unit is None else v_r * unit
-        pi_r = xp.clip(pi_r, MIN_PROBABILITY, MAX_PROBABILITY)
-        spread = 1.0 + e * v_r
-        c = v_r / spread
+        pi = xp.where(pi < MIN_PROBABILITY, MIN_PROBABILITY, pi)
+        pi = xp.where(pi > MAX_PROBABILITY, MAX_PROBABILITY, pi)
+        zero, one = xp.log1p(-pi), xp.log(pi)
+        if v.shape[0] > 1:
+            zero, one, v = (xp.take(part, view, axis=0) for part in (zero, one, v))
+        v = v if unit is None else v * unit
+        spread = 1.0 + e * v
+        c = v / spread
         b = c * h
-        zero = xp.log1p(-pi_r)
-        slab = xp.log(pi_r) + 0.5 * (b * h - xp.log(spread))
-        log_total = xp.logaddexp(zero + xp.zeros_like(slab), slab)
+        slab = one + 0.5 * (b * h - xp.log(spread))
+        log_total = xp.logaddexp(zero + 0.0 * slab, slab)
         return possible * xp.exp(slab - log_total), b, c, possible * log_total
 
     for _ in range(N_PRIOR_UPDATES if learn else 0):

@@ -11,7 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from ...data import Operator
+from ...data.observation_mask import Observed
 from .model import Scores
+from .packed import pack_outer, unpack
 from .point_normal import PointNormal, initial_posterior, update_unknowns
 from .samples import FactorMoments, Samples
 
@@ -33,7 +35,7 @@ class SparseScores(Samples):
         self.op = op
         self.root = np.ones(op.shape[0]) if root is None else root
         self.n, self.p = op.shape
-        self.seen = None if seen is None else seen.astype(float)
+        self.seen = None if seen is None else Observed(seen)
         self.squares = np.asarray(op.column_squares(), dtype=float)
         self.observed = np.full(self.p, float(self.n)) if seen is None else seen.sum(axis=0) * 1.0
         self.view, self.member = np.zeros(self.n, dtype=int), np.ones((1, self.n))
@@ -58,8 +60,9 @@ class SparseScores(Samples):
             B = (weighted.T @ L + np.tensordot(tau, C, axes=1))[None]
             H = H - self.root[:, None] * (mu @ weighted)
         else:
-            B = _weighted_sums(self.seen, tau[:, None, None] * (L[:, :, None] * L[:, None, :] + C))
-            H = H - self.seen @ (mu[:, None] * weighted)
+            terms = np.hstack([tau[:, None] * pack_outer(L, C), mu[:, None] * weighted])
+            sums, Q = self.seen.sums(slice(None), terms), L.shape[1]
+            B, H = unpack(sums[:, :-Q], Q), H - sums[:, -Q:]
 
         def update(scores: PointNormal, learn: bool) -> PointNormal:
             ones = np.ones(self.n)
@@ -104,9 +107,10 @@ class SparseScores(Samples):
         if self.seen is None:
             A, z_sum = zz[None], (self.root @ Z)[None]
         else:
-            second = Z[:, :, None] * Z[:, None, :]
-            second[:, *np.diag_indices(Z.shape[1])] += variance
-            A, z_sum = _weighted_sums(self.seen.T, second), self.seen.T @ Z
+            Q = Z.shape[1]
+            terms = np.hstack([pack_outer(Z, variance[:, :, None] * np.eye(Q)), Z])
+            sums = self.seen.sums_over_rows(slice(None), terms)
+            A, z_sum = unpack(sums[:, :-Q], Q), sums[:, -Q:]
         G = np.asarray(self.op.rmatmul(Z), dtype=float) - mu[:, None] * z_sum
         return FactorMoments(
             A,
@@ -120,14 +124,3 @@ class SparseScores(Samples):
             scores.second_moment[0],
             scores.divergence,
         )
-
-
-def _weighted_sums(weights: np.ndarray, matrices: np.ndarray) -> np.ndarray:
-    """Return the sums (m, Q, Q) of symmetric matrices (r, Q, Q) with weights (m, r)."""
-    Q = matrices.shape[1]
-    lower = np.tril_indices(Q)
-    half = weights @ matrices[:, lower[0], lower[1]]
-    sums = np.empty((weights.shape[0], Q, Q))
-    sums[:, lower[0], lower[1]] = half
-    sums[:, lower[1], lower[0]] = half
-    return sums

@@ -37,11 +37,11 @@ from .model import (
 )
 from .n_factors import (
     MAX_ITER_PER_COUNT,
+    MIN_NOISE_GAIN,
     FactorCounts,
     SCAOptions,
     better_noise,
     factor_counts,
-    learn_noise,
     select_n_factors,
     with_learned_noise,
 )
@@ -190,6 +190,7 @@ class Fit(NamedTuple):
     data: FitData
     groups: list[np.ndarray]  # columns of each view
     options: SCAOptions
+    equal: dict[tuple[int, int], State]  # states with equal noise, by number and system of units
 
     def layout(self, shared: int, private: list[int]) -> ViewLayout:
         """Return the layout of a number of factors."""
@@ -248,13 +249,19 @@ class Fit(NamedTuple):
         """Return the start with equal noise in one system of units, or with learned noise."""
         lay = self.layout(shared, self.options.private)
         prior = _variational_prior(self.options)
-        units = range(1 if lay.units is None else len(lay.units))
-        states = [
-            self.initial_state(lay, prior, how, h) for h in (units if system is None else (system,))
-        ]
-        if lay.units is None or system is not None:
-            return states[0], lay
-        return learn_noise(states, lay, self.run, how), lay
+        if lay.units is None:
+            return self.initial_state(lay, prior, how), lay
+        rough = how._replace(max_iter=min(how.max_iter, MAX_ITER_PER_COUNT))
+        for h in range(len(lay.units)):
+            if (shared, h) not in self.equal:
+                first = self.initial_state(lay, prior, how, h)
+                self.equal[shared, h] = self.run(first, lay, rough).state
+        if system is not None:
+            return self.equal[shared, system], lay
+        states = [self.equal[shared, h] for h in range(len(lay.units))]
+        best = max(states, key=lambda state: state.bound)
+        free = self.run(with_learned_noise(best), lay, rough).state
+        return (free if free.bound > best.bound + MIN_NOISE_GAIN else best), lay
 
 
 def solve(
@@ -268,7 +275,7 @@ def solve(
     counts = factor_counts(data.start, data.n, options)
     if options.noise == "learned" and (data.expand is not None or options.prior == "hyperbolic"):
         options = options._replace(noise="feature")
-    fit = Fit(data, groups, options)
+    fit = Fit(data, groups, options, {})
     if options.n_components == "auto" or options.prior != "hyperbolic":
         first, lay = _select_noise_and_count(fit, counts)
     else:

@@ -243,9 +243,9 @@ def warn_about_rows(name: str, found: Solution[Any], data: NullData) -> None:
         return
     if found.null.rests_on_few_rows:
         warn(
-            f"{name}: the association of the variables with y rests on few rows. With random signs "
-            "of y, variables predict it as well as in the data, so larger noise in rows with large "
-            "values of X is another explanation. Check these rows, or transform skewed columns.",
+            f"{name}: the association of the variables with y rests on few rows. With random "
+            "signs, y is predicted equally well, so larger noise in rows with large values of X "
+            "may cause the association. Check these rows, or transform skewed columns.",
             OutlyingRowsWarning,
         )
     if data.root is not None:  # Weights count equal rows.
