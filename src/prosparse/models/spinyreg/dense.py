@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .linear import LinearModel
 
 SIGNAL_RATIOS = (0.125, 0.5, 2.0)  # variance of X u relative to the noise, at each level
-DENSE_PROBABILITY = 0.02  # prior probability of a dense component
+DENSE_PROBABILITY = 0.002  # prior probability of a dense component
 MIN_EIGENVALUE = 1e-9  # minimum eigenvalue of X'X relative to the mean of its diagonal
 
 

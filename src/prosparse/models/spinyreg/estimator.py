@@ -227,7 +227,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     variance, and coefficients of a common magnitude whose signs may differ. All sets are enumerated
     for up to seven variables. For more variables, a Markov jump process visits at most 1000 states
     among about 400 variables. A second process includes a dense component, a ridge regression on
-    all variables, with prior probability 0.02.
+    all variables, with prior probability 0.002.
 
     References
     ----------

@@ -469,8 +469,8 @@ def best_marks(
 ) -> tuple[Marks, Marks, np.ndarray]:
     """Find good labels and signs of the set ``v``, and log densities (A,).
 
-    The labels are the best among equal labels and large labels for the k largest effects, k = 1,
-    ..., q.
+    The labels are the best among equal labels and large labels for the k = 1, ..., q largest
+    effects.
     """
     q = v.size
     small = set_densities(model, prior, v[None], np.zeros((1, q), dtype=int), False)
