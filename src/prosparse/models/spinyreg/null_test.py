@@ -110,20 +110,12 @@ class NullTest(NamedTuple):
         """Compute the factor of the posterior probability of all non-empty sets.
 
         ``certainty`` is the largest inclusion probability. Let B be the Bayes factor of the
-<<<<<<< HEAD
         response and c >= 1 the inflation. Under the model, a signal has probability B / (1 + B). If
         a signal is detected, this is corrected to (B / c) / (1 + B / c), and the weight is the
-        ratio of both. Otherwise, the weight is at most 1 / c. The p-value bounds the Bayes factor
-        by b = 1 / (-e p log p), [SBB01], and no inclusion probability may exceed b / (1 + b). For
-        most data consistent with the model, the weight is 1.
-=======
-        response and c >= 1 the inflation. The model gives a signal the probability B / (1 + B). If
-        a signal is detected, c corrects this to (B / c) / (1 + B / c), and the weight is the ratio
-        of the two. Otherwise the weight is at most 1 / c. If no signal is detected or c > 1, the
-        p-value, which is at most c / B, bounds the Bayes factor by b = 1 / (-e p log p), [SBB01],
-        and no inclusion probability may exceed b / (1 + b). The weight is 1 for most data that
-        agree with the model.
->>>>>>> main
+        ratio of both. Otherwise, the weight is at most 1 / c. If no signal is detected or c > 1,
+        the p-value, which is at most c / B, bounds the Bayes factor by b = 1 / (-e p log p),
+        [SBB01], and no inclusion probability may exceed b / (1 + b). For most data consistent with
+        the model, the weight is 1.
         """
         if self.detected:
             log_weight = np.subtract(*np.logaddexp([0.0, self.inflation], self.statistic))

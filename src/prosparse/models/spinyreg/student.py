@@ -185,7 +185,7 @@ def make_step(
 def null_scores(values: np.ndarray, counts: np.ndarray, n_intercepts: int) -> np.ndarray:
     """Compute residuals times row weights of the model without variables.
 
-    The weights make the scores of outliers small. They do not depend on X, so that scores are
+    The weights, which make the scores of outliers small, do not depend on X, so that scores are
     exchangeable if the responses are.
     """
     n, nu = float(counts.sum()), MAX_DEGREES
