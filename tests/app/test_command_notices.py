@@ -320,6 +320,7 @@ def test_unused_read_options_raise_errors(inside, arguments, option):
 # --- regress and panel
 
 
+@pytest.mark.slow
 def test_regress(inside):
     y = 3 + 2 * DATA.X[:, 1] - DATA.X[:, 4] + 0.1 * np.random.default_rng(0).normal(size=60)
     path = table(inside / "t.csv", outcome=[repr(float(v)) for v in y])
