@@ -20,8 +20,8 @@ INTRODUCTION = """\
 # Robustness tests
 
 This page reports the results of randomised tests, fuzzing, fault injection and long runs. The
-script `python -m benchmarks.reliability_page` generates it from the records of the runs; do not
-edit it by hand.
+script `python -m benchmarks.reliability_page` generates the page from the records of the runs; do
+not edit it by hand.
 """
 
 
@@ -50,9 +50,9 @@ def properties(record: dict[str, Any]) -> str:
 
 `python -m benchmarks.reliability` generates random parameters and data matrices from 2 x 1 to
 50 x 200. The matrices vary in rank, unit (1e-150 to 1e150), data type, memory layout and sparse
-format. Some contain duplicates, constant columns, ties or outliers of 1e8. Each fit must be valid
-or raise an informative error. A fit is valid if all attributes are finite, the constraints hold
-exactly, and the objective is non-decreasing. The test suite runs a small sample of these fits
+format. Some matrices contain duplicates, constant columns, ties or outliers of 1e8. Each fit must
+be valid or raise an informative error. A fit is valid if all attributes are finite, the constraints
+hold exactly, and the objective is non-decreasing. The test suite runs a small sample of these fits
 (`tests/properties`).
 
 {table(["estimator", "examples", "valid fits", "informative errors", "failures"], lines)}

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from prosparse.models.sca import SCA
-from prosparse.models.sca.conditional import Factors, conditional_mean, row_log_densities
+from prosparse.models.sca.conditional import Factors, predictive_moments, row_log_densities
 
 Array = np.ndarray
 Views = list[Array]
@@ -145,7 +145,7 @@ def _factor_fit(seconds: float, W: Views, tau: Views, mean: Views) -> Fit:
 
     def predict(views: Views, target: int) -> Array:
         X = np.hstack([np.full_like(x, np.nan) if v == target else x for v, x in enumerate(views)])
-        return conditional_mean(X, model, np.arange(edges[target], edges[target + 1]))
+        return predictive_moments(X, model, np.arange(edges[target], edges[target + 1]))[0]
 
     def scores(views: Views) -> Views:
         parts = []

@@ -52,8 +52,9 @@ Generator = np.random.Generator
 
 SEED = 35
 RATE, MAX_RATE = 0.05, 0.06
-N_DRAWS, N_MIXED_DRAWS, N_COMPETING = 60, 40, 12
+N_DRAWS, N_MIXED_DRAWS, N_COMPETING = 50, 50, 8
 N_QUICK = 2
+QUICK = ("30 % at random", "100 rows, 30%", "weak", "iris")  # cells of a quick run
 MAX_ROWS = 300  # rows of a mixed table
 N_PERMUTATIONS = 400
 N_DIMENSIONS = 5  # components with which dimension descriptions associate the variables
@@ -401,7 +402,7 @@ class Summary(NamedTuple):
         error = self.error.false
         if math.isnan(self.mean.power):  # The proportion is 0 or 1.
             error = math.sqrt(MAX_RATE * (1.0 - MAX_RATE) / self.n_draws)
-        return self.mean.false <= MAX_RATE + 2.0 * error
+        return bool(self.mean.false <= MAX_RATE + 2.0 * error)
 
 
 Summaries = dict[tuple[str, str, str], Summary]  # by group, cell and method
@@ -414,8 +415,8 @@ def summarise(outcomes: list[Outcome]) -> Summary:
 
 
 def evaluate_cells(quick: bool) -> Summaries:
-    """Evaluate all cells; joblib runs the draws."""
-    numbers = [N_QUICK if quick else cell.n_draws for cell in CELLS]
+    """Evaluate all cells, or some; joblib runs the draws."""
+    numbers = [(N_QUICK if cell.name in QUICK else 0) if quick else cell.n_draws for cell in CELLS]
     planned = [(k, draw) for k, number in enumerate(numbers) for draw in range(number)]
     # Draws that take long come first.
     order = sorted(range(len(planned)), key=lambda i: planned[i][1])
@@ -427,7 +428,8 @@ def evaluate_cells(quick: bool) -> Summaries:
         draws = list(islice(remaining, number))
         for name in cell.methods:
             outcomes = [draw[name] for draw in draws if name in draw]
-            summaries[cell.group, cell.name, name] = summarise(outcomes)
+            if outcomes:
+                summaries[cell.group, cell.name, name] = summarise(outcomes)
     return summaries
 
 
@@ -448,7 +450,8 @@ def page_tables(summaries: Summaries) -> tuple[PageTable, ...]:
     """Return one table per group, with rate and power (F-score for E17) of each method."""
     tables = []
     for group in dict.fromkeys(cell.group for cell in CELLS):
-        cells = [cell for cell in CELLS if cell.group == group]
+        cells = [cell for cell in CELLS if (*cell[:2], FDRPCA_NAME) in summaries]
+        cells = [cell for cell in cells if cell.group == group]
         rows = []
         for cell in cells:
             row = [cell.name]
@@ -480,12 +483,15 @@ def make_claims(summaries: Summaries) -> list[Claim]:
         )
     ]
     for (n, rate), minimum in MIN_F_SCORES.items():
-        found = own[UNEQUAL_GROUP, f"{n} rows, {rate:.0%}"]
+        key = UNEQUAL_GROUP, f"{n} rows, {rate:.0%}"
+        if key not in own:
+            continue
+        found = own[key]
         shortfall = minimum - found.mean.F
         claims.append(
             Claim(
                 f"{n} rows with {rate:.0%} missing: the F-score of FDRPCA is at least {minimum:g}",
-                shortfall <= 0.0,
+                bool(shortfall <= 0.0),
                 f"{found.mean.F:.3f} ± {found.error.F:.3f}",
             )
         )
@@ -493,26 +499,30 @@ def make_claims(summaries: Summaries) -> list[Claim]:
         name: own[COVARIATE_GROUP, name].mean.power
         / summaries[COVARIATE_GROUP, name, ORACLE].mean.power
         for name in COVARIATES
+        if (COVARIATE_GROUP, name) in own
     }
     claims.append(
         Claim(
             f"with covariates FDRPCA finds at least {MIN_OF_ORACLE:.0%} of the columns that it "
             "finds in residuals from the true effects",
-            min(ratios.values()) >= MIN_OF_ORACLE,
+            bool(min(ratios.values()) >= MIN_OF_ORACLE),
             ", ".join(f"{name} {ratio:.3f}" for name, ratio in ratios.items()),
         )
     )
     differences = {
-        name: own[MIXED_GROUP, name].mean.power
-        - summaries[MIXED_GROUP, name, PERMUTATION].mean.power
+        name: (
+            own[MIXED_GROUP, name].mean.power - other.mean.power,
+            math.hypot(own[MIXED_GROUP, name].error.power, other.error.power),
+        )
         for name in MIXED_NAMES
+        if (other := summaries.get((MIXED_GROUP, name, PERMUTATION)))
     }
     claims.append(
         Claim(
             "in mixed tables FDRPCA finds at least as many real variables as a permutation test "
-            "of indicators",
-            min(differences.values()) >= 0.0,
-            ", ".join(f"{name} {value:+.3f}" for name, value in differences.items()),
+            "of indicators, with two standard errors allowed",
+            all(bool(value >= -2.0 * error) for value, error in differences.values()),
+            ", ".join(f"{name} {value:+.3f}" for name, (value, _) in differences.items()),
         )
     )
     return claims

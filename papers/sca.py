@@ -75,8 +75,13 @@ def denoise(data: SparseProjectionData, method: str) -> np.ndarray:
         V = np.linalg.svd(X - mean, full_matrices=False)[2][: W.shape[1]]
         return mean + (X - mean) @ V.T @ V
     # Vague priors: automatic relevance determination, or the normal-Jeffreys limit of the
-    # hyperbolic prior. As in the paper, each view has one noise variance.
-    model = SCA(n_components=6, prior="ard" if method == "SCA-1" else "hyperbolic", noise="view")
+    # hyperbolic prior. As in the paper, each view has one noise variance and rows have equal scale.
+    model = SCA(
+        n_components=6,
+        prior="ard" if method == "SCA-1" else "hyperbolic",
+        noise="view",
+        row_scale="equal",
+    )
     return model.inverse_transform(model.fit(X).transform(X))
 
 

@@ -54,7 +54,7 @@ N_EFFECTS = 5  # number of nonzero coefficients of a regression
 N_SUBSAMPLES = 10  # number of halves in stability selection
 PANEL_SIZE = 10
 N_NULL_DRAWS, N_SHARED_DRAWS = 100, 100  # numbers of draws of FDRPCA
-N_DRAWS, N_STABILITY_DRAWS = 40, 4  # numbers of draws of the others
+N_DRAWS, N_STABILITY_DRAWS = 24, 3  # numbers of draws of the others
 SOME_SITUATIONS = (  # situations of a quick run
     "Gaussian",
     "three rows times 5",

@@ -69,7 +69,7 @@ def test_logarithms_are_not_counts(function):
 @pytest.mark.parametrize("function", [psa.tl.gsppca, psa.tl.sca])
 def test_raw_counts_are_reported_to_methods_for_measurements(function):
     adata = cells()
-    with pytest.warns(RawCountsWarning, match="X has non-negative integers"):
+    with pytest.warns(RawCountsWarning, match="X contains non-negative integers"):
         function(adata, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RawCountsWarning)

@@ -84,8 +84,8 @@ __all__ = [
     "stability",
 ]
 
-# Modules of the public names. A name is imported on first use: `prosparse --help` imports neither
-# NumPy nor scikit-learn, and importing one estimator does not import the others.
+# Modules of the public names. Names are imported on first use, so that `prosparse --help` imports
+# neither NumPy nor scikit-learn, and the import of one estimator does not import the others.
 _MODULES = {
     **{name: "errors" for name in __all__ if name.endswith(("Error", "Warning"))},
     "Checkpoint": "inference.checkpoint",

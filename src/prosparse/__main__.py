@@ -8,8 +8,9 @@ from .app.terminal import install_ascii_fallback
 
 
 def main() -> None:
-    """Run the command."""
-    # SIGTERM, as from the time limit of a batch system, cleans up temporary files like Ctrl-C.
+    """Run the command ``prosparse``."""
+    # On SIGTERM, as from the time limit of a batch system, temporary files are removed as after
+    # Ctrl-C.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     install_ascii_fallback()
     try:
@@ -23,8 +24,8 @@ def main() -> None:
             app(prog_name="prosparse")
         finally:
             sys.stdout.flush()
-    except OSError as error:  # commands handle all other errors
-        # Python would otherwise flush standard output again at exit, and fail again.
+    except OSError as error:  # all other errors are handled by the commands
+        # Otherwise, Python would flush standard output again at exit and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(f"prosparse: the output could not be printed ({error.strerror or error})")
 

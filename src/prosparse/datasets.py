@@ -1,6 +1,6 @@
-"""Simulated data of the papers.
+"""Simulated data, mostly from the publications of the methods.
 
-The true variables are at random positions. If they came first, a stable sort of tied scores would
+The true variables have random positions. If they were first, a stable sort of tied scores would
 rank them first.
 """
 
@@ -46,8 +46,8 @@ def make_globally_sparse(
 ) -> GloballySparse:
     """Simulate globally sparse PCA: x = V W y + noise.
 
-    The model is equation (3) of Mattei, Bouveyron & Latouche (2016). The defaults are those of
-    their introductory example: n = 50, p = 30, d = 5, q = 10.
+    The model is equation (3) of Mattei, Bouveyron & Latouche (2016). The defaults are those of the
+    introductory example: n = 50, p = 30, d = 5, q = 10.
 
     Parameters
     ----------
@@ -286,10 +286,11 @@ def make_cell_counts(
     depth: float = 2000.0,
     random_state: Any = None,
 ) -> CellCounts:
-    """Simulate counts of single cells of several types with marker genes.
+    """Simulate counts of single cells of several cell types.
 
-    The expression of a gene is log-normal, multiplied by ``fold_change`` in cells of the type that
-    it marks. The sequencing depth of a cell is log-normal. Counts are Poisson given both.
+    The expression of a gene is log-normal, and multiplied by ``fold_change`` in cells of the type
+    of which the gene is a marker. The sequencing depth of a cell is log-normal. Given expression
+    and depth, counts follow Poisson distributions.
 
     Parameters
     ----------
@@ -300,7 +301,7 @@ def make_cell_counts(
     n_types : int, default=5
         Number of cell types.
     n_markers : int, default=20
-        Number of marker genes of each type; ``n_types * n_markers`` is at most ``n_genes``.
+        Number of marker genes of each type; ``n_types * n_markers`` must be at most ``n_genes``.
     fold_change : float, default=8.0
         Ratio of the expression of a marker in its type to that in other types.
     depth : float, default=2000.0
@@ -331,7 +332,7 @@ def make_cell_counts(
     profiles /= profiles.sum(axis=1, keepdims=True)
     cell_type = rng.randint(n_types, size=n_cells)
     depths = depth * rng.lognormal(sigma=0.3, size=n_cells)
-    # Rows are drawn one by one, so that the matrix is never dense.
+    # Rows are drawn one at a time, so that the matrix is never dense.
     rows = [
         sparse.csr_array(rng.poisson(m * profiles[k])[None, :])
         for m, k in zip(depths, cell_type, strict=True)

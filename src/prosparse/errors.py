@@ -22,13 +22,13 @@ import sklearn
 
 
 class InputError(ValueError):
-    """Error for data that cannot be fitted, e.g. because of missing values."""
+    """Error for data that cannot be fitted, for example with missing values."""
 
 
 class TableError(InputError):
     """Error for a file that cannot be read as a table.
 
-    The message gives the row and the column.
+    The message names the row and the column, if possible.
     """
 
 
@@ -41,13 +41,13 @@ class ParameterError(ValueError):
 
 
 class CheckpointError(ValueError):
-    """Error for a checkpoint of other data or of other parameters."""
+    """Error for an invalid checkpoint, or one of other data or parameters."""
 
 
 class NoStructureWarning(UserWarning):
     """Warning that no shared variance was detected.
 
-    The variables are ranked, but none of them is significant.
+    The variables are ranked, but none is significant.
     """
 
 
@@ -60,13 +60,13 @@ class RowOrderWarning(UserWarning):
 
 
 class OutlyingRowsWarning(UserWarning):
-    """Warning that few rows have a much larger scale, or dominate the components."""
+    """Warning that a few rows have a large scale or dominate the components."""
 
 
 class DuplicateRowsWarning(UserWarning):
     """Warning that rows are equal.
 
-    Tests count each row as an independent observation.
+    Tests treat each row as an independent observation.
     """
 
 
@@ -86,7 +86,7 @@ class UnknownVariablesWarning(UserWarning):
 
 
 class BatchWarning(UserWarning):
-    """Warning that batches explain a component, and that no batches were given."""
+    """Warning that batches which were not given explain a component."""
 
 
 class UnequalUnitsWarning(UserWarning):
@@ -120,8 +120,8 @@ class FewerComponentsWarning(UserWarning):
     """Warning that the constraints allow fewer components than requested."""
 
 
-# A warning refers to the line of user code that called the library, possibly through a pipeline or
-# cross-validation. Frames of these files are skipped.
+# Warnings refer to the line of user code that called the library, possibly through a pipeline or
+# cross-validation. Frames in these files are skipped.
 _SKLEARN = Path(sklearn.__file__).parent
 _SKIPPED = (
     *(f"{path}{os.sep}" for path in (Path(__file__).parent, _SKLEARN, _SKLEARN.parent / "joblib")),
@@ -129,15 +129,16 @@ _SKIPPED = (
 )
 
 
-# Warnings of the current fit, which are issued at its end; None outside of a fit.
+# Warnings of the current fit, which are issued at the end of the fit; None outside of fits.
 _deferred: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("deferred", default=None)
 
 
 @contextmanager
 def defer_warnings() -> Iterator[list[tuple[str, type[Warning]]]]:
-    """Collect warnings in a list, which the caller issues after the fit.
+    """Collect warnings in a list, so that the caller can issue them later.
 
-    If warnings are errors, a warning within a fit would leave the estimator partly fitted.
+    If warnings are treated as errors, a warning within a fit would leave the estimator partly
+    fitted.
     """
     deferred: list[tuple[str, type[Warning]]] = []
     token = _deferred.set(deferred)
@@ -148,7 +149,7 @@ def defer_warnings() -> Iterator[list[tuple[str, type[Warning]]]]:
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Issue a warning at a line of user code; a fit defers it to its end."""
+    """Issue a warning at a line of user code, or defer it during a fit."""
     deferred = _deferred.get()
     if deferred is not None:
         deferred.append((message, category))
@@ -160,12 +161,12 @@ def warn(message: str, category: type[Warning]) -> None:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, e.g. "1 value" or "2,000 values"."""
+    """Return a count with its noun, such as "1 value" or "2,000 values"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def end_sentence(text: object) -> str:
-    """Return a text with a final period, e.g. the message of another library."""
+    """Return a text with a final period."""
     return str(text) if str(text).endswith(".") else f"{text}."
 
 
@@ -194,7 +195,7 @@ def check_bool(name: str, value: Any) -> None:
 def check_integer(name: str, value: Any, minimum: int, alternative: str = "") -> None:
     """Check that a parameter is an integer of at least ``minimum``.
 
-    ``alternative`` describes other allowed values in the error message, e.g. ' or "auto"'.
+    ``alternative`` describes other allowed values in the error message, such as ' or "auto"'.
     """
     if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
         raise ParameterError(
@@ -202,7 +203,7 @@ def check_integer(name: str, value: Any, minimum: int, alternative: str = "") ->
         )
 
 
-# Maximum of weights and tolerances: their squares and products must be finite.
+# Maximum of weights and tolerances, whose squares and products must be finite.
 MAX_NUMBER = 1e100
 
 

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PARTIAL = ".prosparse-"  # prefix of temporary files; short, because file names 
 def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary file that replaces ``path`` after success.
 
-    The temporary file is in the same folder. After an error, a full disk or Ctrl-C, ``path`` is
-    unchanged and the temporary file is removed. Links are followed. The permissions of an existing
-    file are preserved, and a read-only file is not replaced. A device, a pipe or a socket raises an
-    error. Errors refer to ``path``.
+    The temporary file is in the same folder. After an error or Ctrl-C, ``path`` is unchanged and
+    the temporary file is removed. Links are followed. The permissions of an existing file are
+    preserved, and a read-only file is not replaced. A device, a pipe or a socket raises an error.
+    Errors refer to ``path``.
     """
     path = Path(path)
     partial: Path | None = None
@@ -31,7 +31,7 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=PARTIAL, suffix=".part")
         os.close(handle)
         partial = Path(name)
-        partial.chmod(mode)  # mkstemp grants access to the owner only
+        partial.chmod(mode)  # mkstemp grants access only to the owner
         yield partial
         flush(partial)
         partial.replace(target)
@@ -60,7 +60,7 @@ def _target_permissions(target: Path) -> int:
 
 
 def flush(path: Path) -> None:
-    """Write a file to the disk, so that a power failure does not leave it empty."""
+    """Flush a file to the disk, to protect it from power failures."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -72,13 +72,13 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write text in UTF-8, with escapes, completely or not at all."""
+    """Write text in UTF-8 to a file, completely or not at all."""
     with replace_file(path) as partial:
         partial.write_text(text, "utf-8", "backslashreplace")
 
 
 def umask() -> int:
-    """Return the permissions that new files do not get."""
+    """Return the permission mask of new files."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

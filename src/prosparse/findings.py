@@ -1,7 +1,7 @@
-"""Results of a fitted estimator in one form for all methods, as NumPy arrays.
+"""Results of a fitted estimator in a common form, as NumPy arrays.
 
-Plots, reports and the command read the `Findings` of a model instead of its attributes. The
-description of the method states which of them exist.
+Plots, reports and the command use the `Findings` of a model instead of its attributes. The
+description of the method states which attributes exist.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PenaltyPath(NamedTuple):
     criterion: np.ndarray  # (n_models,)
     penalties: np.ndarray  # (n_models,)
     penalty: float  # of the selected model
-    slope: Slope | None  # fit of the slope heuristic, if that was the criterion
+    slope: Slope | None  # fit of the slope heuristic; None for other criteria
 
 
 class VariableTests(NamedTuple):
@@ -62,13 +62,13 @@ class Reconstruction(NamedTuple):
     attainable_r2: float  # mean held-out R2 of a variable given all others
     target_recovery: float | None  # relative R2 that determined the number of variables
     heldout_r2: np.ndarray  # (n_features,)
-    proxy: np.ndarray  # (n_features,) index of the selected variable that replaces it, or -1
+    proxy: np.ndarray  # (n_features,) index of the proxy of each variable, or -1
     communality: np.ndarray  # (n_features,)
     loadings: np.ndarray  # (n_components, n_features) from scores to all variables
     explained_variance: np.ndarray  # (n_components,) of the scores
 
     def incremental_r2(self, count: int) -> np.ndarray:
-        """Return the R2 (count, n_features) that each of the first variables adds."""
+        """Compute the R2 (count, n_features) added by each of the first variables."""
         return incremental_r2(
             self.order,
             self.loadings,
@@ -80,22 +80,22 @@ class Reconstruction(NamedTuple):
 
 
 class CovariateEffects(NamedTuple):
-    """Variance that covariates of the rows explain."""
+    """Variance explained by covariates of the rows."""
 
     names: list[str]  # of the covariates
     r2: np.ndarray  # (n_features,) proportion of the variance of each variable
 
 
 class Views(NamedTuple):
-    """Variance of each view that the factors explain."""
+    """Variance of each view explained by the factors."""
 
     columns: list[np.ndarray]  # column indices, one array for each view
-    factor_view: np.ndarray  # (n_factors,) -1 for shared factors, else the index of the view
+    factor_view: np.ndarray  # (n_factors,) view of each private factor; -1 for shared factors
     explained: np.ndarray  # (n_views, n_factors) proportions of the variance of a view
 
 
 class Findings(NamedTuple):
-    """Results of a fitted model; all arrays are NumPy arrays.
+    """Results of a fitted model, as NumPy arrays.
 
     Attributes
     ----------
@@ -110,21 +110,21 @@ class Findings(NamedTuple):
     relevance : ndarray of shape (n_features,)
         Relevance of each variable, between 0 and 1.
     ranking : ndarray of int, shape (n_features,)
-        Ranks of the variables; 1 is the most relevant.
+        Ranks of the variables, 1 for the most relevant.
     loadings : ndarray of shape (n_components, n_features)
         Loadings, or the coefficients of a regression, one row for each response.
     component_variance : ndarray of shape (n_components,) or None
-        Proportion of the total variance that each component explains, if it is known.
+        Proportion of the total variance explained by each component, if known.
     reason : str
         Reason for the number of selected variables, without a full stop.
     path : ModelPath or None
-        Models that the method compared, possibly one.
+        Models compared by the method, possibly one.
     penalties : PenaltyPath or None
-        Details of the path, if the models differ by a penalty.
+        Details of the path, if the models differ in a penalty.
     tests : VariableTests or None
         Tests of shared variance, if the method tests variables.
     objective_paths : list of ndarray
-        Objective per iteration, one array or one for each component.
+        Objective per iteration: one array, or one array per component.
     stop_reason : str
         Reason for the end of the iterations.
     regression : bool
@@ -132,15 +132,15 @@ class Findings(NamedTuple):
     parameters : dict
         Parameters of the estimator.
     reconstruction : Reconstruction or None
-        Prediction of all variables, if the method selects for that.
+        Prediction of all variables, if this is the aim of the method.
     size_given : bool
-        Whether the user set the number of variables, or of loadings.
+        Whether the number of variables or loadings was given.
     views : Views or None
         Variance explained in each view, if the method fits views.
     inclusion : InclusionProbabilities or None
         Inclusion probabilities, if the method averaged models.
     covariates : CovariateEffects or None
-        Variance that covariates explain, if the model was fitted with covariates.
+        Variance explained by covariates, if the model was fitted with covariates.
     """
 
     method: str
@@ -167,12 +167,12 @@ class Findings(NamedTuple):
 
     @property
     def explained(self) -> float | None:
-        """Proportion of the total variance that the components explain."""
+        """Proportion of the total variance explained by the components."""
         return None if self.component_variance is None else float(self.component_variance.sum())
 
     @property
     def comparison(self) -> ModelPath | None:
-        """Path of models, if it has more than one."""
+        """Path of models, if it contains more than one."""
         return self.path if self.path is not None and self.path.y.size > 1 else None
 
     @property
@@ -283,10 +283,10 @@ def _component_variance(
 
 
 def _model_path(fitted: Mapping[str, Any], path: PathAttributes) -> ModelPath | None:
-    if path.x not in fitted:  # the fit compared no models
+    if path.x not in fitted:  # the fit did not compare models
         return None
     x, y = to_numpy(fitted[path.x]), to_numpy(fitted[path.y])
-    # The nearest x, because an array of single precision may not contain the selected value
+    # The nearest x is used, because an array of single precision may not contain the selected value
     # exactly; ties are resolved by the criterion.
     best = int(np.lexsort((-y, np.abs(x - float(fitted[path.selected]))))[0])
     posterior = None if path.posterior is None else to_numpy(fitted[path.posterior])
@@ -305,7 +305,7 @@ def _penalty_path(fitted: Mapping[str, Any]) -> PenaltyPath:
 
 
 def _read(fitted: Mapping[str, Any], group: type[Group], **others: Any) -> Group:
-    """Read the fields of a named tuple from the attributes of the same name.
+    """Read the fields of a named tuple from attributes of the same name.
 
     ``others`` are the values of the other fields.
     """
@@ -318,7 +318,7 @@ def _read(fitted: Mapping[str, Any], group: type[Group], **others: Any) -> Group
 
 
 def _inclusion(fitted: Mapping[str, Any]) -> InclusionProbabilities | None:
-    if "inclusion_probability_" not in fitted:  # the fit computed no average
+    if "inclusion_probability_" not in fitted:  # the fit did not average models
         return None
     model_size = fitted.get("model_size_probability_")
     return InclusionProbabilities(

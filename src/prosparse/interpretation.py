@@ -1,6 +1,6 @@
 """Interpretation of factors by gene sets and covariates.
 
-The functions do not refit the model. They return lists of named tuples, which ``pandas.DataFrame``
+The functions do not refit the model. Results are lists of named tuples, which ``pandas.DataFrame``
 accepts. Factors are numbered from 0, like the rows of ``components_``.
 """
 
@@ -38,8 +38,8 @@ class Enrichment(NamedTuple):
     n_nonzero : int
         Number of variables in the set with a nonzero loading of the requested sign.
     effect : float
-        Probability that a variable in the set has a larger loading than one outside it, 0.5 under
-        the null.
+        Probability that a variable in the set has a larger loading than a variable outside the set;
+        0.5 under the null hypothesis.
     p_value : float
         Unadjusted p-value.
     q_value : float
@@ -65,7 +65,8 @@ class Association(NamedTuple):
     covariate : str
         Name of the covariate.
     kind : {"number", "category"}
-        Spearman correlation for numbers, Kruskal-Wallis test for categories.
+        Type of the covariate: numbers are tested by Spearman correlation, and categories by the
+        Kruskal-Wallis test.
     effect : float
         Correlation, or proportion of the variance of the ranks explained by the categories.
     p_value : float
@@ -95,7 +96,7 @@ def enrichment(
 ) -> list[Enrichment]:
     """Test gene sets for enrichment among the loadings of each factor.
 
-    The loadings of the set are compared with all other loadings by the Mann-Whitney test.
+    The loadings of each set are compared with all other loadings by the Mann-Whitney test.
 
     Parameters
     ----------
@@ -117,8 +118,8 @@ def enrichment(
 
     Notes
     -----
-    The test assumes that the variables are independent given the factor. Genes in a set are often
-    correlated. The p-values are then too small and should only be used to rank the sets.
+    The test assumes that the variables are independent given the factor. Because genes in a set are
+    often correlated, the p-values are too small and should only be used to rank the sets.
     """
     check_choice("sign", sign, get_args(Sign))
     check_integer("min_size", min_size, 1)
@@ -147,12 +148,12 @@ def associations(
     scores : array of shape (n_samples, n_factors)
         Scores, the output of ``transform``.
     covariates : mapping of str to array-like of shape (n_samples,), or data frame
-        Values of each covariate. Numbers use Spearman correlation, other values the
-        Kruskal-Wallis test. Missing values (None or NaN) are omitted.
+        Values of each covariate. Numbers are tested by Spearman correlation, and other values by
+        the Kruskal-Wallis test. Missing values (None or NaN) are omitted.
     groups : array-like of shape (n_samples,) or None, default=None
-        Groups of samples, such as visits of one patient, which are not independent. A covariate
-        that is constant within groups is tested on group means, and any other covariate on the
-        deviations from group means.
+        Groups of dependent samples, such as visits of one patient. A covariate that is constant
+        within groups is tested on group means, and any other covariate on the deviations from group
+        means.
 
     Returns
     -------
@@ -232,9 +233,9 @@ def _test_categories(score: np.ndarray, values: np.ndarray) -> tuple[float, floa
 def _by_group(
     scores: np.ndarray, values: np.ndarray, codes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return group means and the covariate of each group, or deviations from group means.
+    """Average scores and covariate by group, or compute deviations.
 
-    The groups themselves are compared by the scores of all samples.
+    A covariate that identifies the groups is tested on the scores of all samples.
     """
     counts = np.bincount(codes)[:, None]
     means = np.stack([np.bincount(codes, weights=score) for score in scores.T], axis=1) / counts
@@ -296,7 +297,7 @@ def _select_background(
 def _find_members(
     gene_sets: Mapping[str, Iterable[str]], columns: Mapping[str, int], min_size: int
 ) -> dict[str, np.ndarray]:
-    """Return the mask of the variables in each set of sufficient size."""
+    """Return masks of the variables in each set of sufficient size."""
     if not isinstance(gene_sets, Mapping):
         raise InputError(
             "`gene_sets` must map the names of sets to the names of their variables, got "

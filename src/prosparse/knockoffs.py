@@ -1,10 +1,10 @@
 """Knockoff filter for any importance measure.
 
-`select` appends randomised copies of the columns (*shadows*) to a data matrix, and passes it to a
-function that measures the importance of columns. It selects the variables that are more important
-than their shadows. The false discovery rate is at most ``fdr`` in finite samples if null variables
-are independent of all others and their rows are exchangeable, for any function and any
-distributions of the columns.
+`select` appends randomised copies of the columns (*shadows*) to a data matrix, and passes the
+result to a function that measures the importance of columns. Variables that are more important than
+their shadows are selected. If null variables are independent of all others and their rows are
+exchangeable, the false discovery rate is at most ``fdr`` in finite samples. This holds for any
+function and any distribution of the columns.
 
 R. F. Barber, E. J. Candes. Controlling the false discovery rate via knockoffs. Annals of Statistics
 43, 2015.
@@ -57,7 +57,7 @@ def select(
     ----------
     statistic : callable
         Function of a data matrix with shadows, of shape (n_samples, m), that returns the importance
-        of its m columns: non-negative numbers, larger for more important columns. Originals and
+        of the m columns as non-negative numbers, larger for more important columns. Originals and
         shadows are in random order. The matrix is a CSR array if ``X`` is sparse, and otherwise a
         NumPy array.
     X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
@@ -65,21 +65,22 @@ def select(
     fdr : float, default=0.05
         False discovery rate.
     n_shadows : int, default=1
-        Number of shadows of each column. At least 1 / (``fdr`` * ``n_shadows``) variables, or none,
-        are selected.
+        Number of shadows of each column. Either none or at least 1 / (``fdr`` * ``n_shadows``)
+        variables are selected.
     n_draws : int, default=1
         Number of times that the shadows are drawn. The e-values of all draws are averaged.
     null : {"exchangeable", "robust"}, default="exchangeable"
         Null hypothesis. With "exchangeable", the rows of a null variable are exchangeable, and its
-        shadows have permuted rows. With "robust", its deviations from the mean have random signs
-        and any magnitudes; stored entries only, if ``X`` is sparse. The mean is estimated, and the
-        rate holds up to an error of the order of 1 / n_samples (for each group).
+        shadows have permuted rows. With "robust", deviations from the mean (for sparse ``X``,
+        stored entries) have random signs and arbitrary magnitudes. Because the mean is estimated,
+        the rate is controlled up to an error of the order of 1 / n_samples (for each group).
     groups : array-like of shape (n_samples,) or None, default=None
         Group labels of the rows. Rows are exchangeable within groups.
     variables : sequence of labels of shape (n_features,) or None, default=None
-        Label of the variable to which each column belongs, e.g. the indicators of one categorical
-        variable. Its columns are permuted, or get signs, together, and its importance is that of
-        its most important column. By default, each column is a variable.
+        Label of the variable to which each column belongs, for example for indicators of a
+        categorical variable. All columns of a variable have the same permutation or signs, and the
+        importance of the variable is that of the most important column. By default, each column is
+        a variable.
     random_state : int, default=0
         Seed for the shadows.
 
@@ -90,7 +91,7 @@ def select(
     Notes
     -----
     A null variable must be independent of all other variables, and of the response if
-    ``statistic`` uses one. Rows must be exchangeable: the rate does not hold for time series or
+    ``statistic`` uses one. Rows must be exchangeable; the rate is not controlled for time series or
     repeated measures.
 
     Examples
@@ -194,7 +195,7 @@ def _check_importance(values: ArrayLike, size: int) -> np.ndarray:
         )
     if not np.all(np.isfinite(importance)) or np.any(importance < 0.0):
         raise ParameterError(
-            "`statistic` must return finite non-negative numbers: larger for more important "
-            f"columns. The smallest is {np.min(importance):g}."
+            "`statistic` must return finite non-negative numbers, larger for more important "
+            f"columns, got {np.min(importance):g}."
         )
     return importance

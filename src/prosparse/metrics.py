@@ -1,4 +1,4 @@
-"""Measures of selected variables and of sparse components."""
+"""Metrics of variable selection and of sparse components."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def support_f_score(true_support: Any, support: Any) -> float:
     Returns
     -------
     float
-        1 for equal sets, including two empty sets.
+        F-score; 1 for equal sets, including two empty sets.
 
     Examples
     --------
@@ -58,21 +58,21 @@ def _mask(support: Any) -> np.ndarray:
 def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace") -> np.ndarray:
     """Compute the proportion of variance that each component adds.
 
-    Each proportion is in addition to the previous components. Variances of sparse components
-    cannot be added, because the components are correlated and not orthogonal.
+    Each proportion is in addition to the previous components. The variances of sparse components
+    cannot be summed, because the components are correlated and not orthogonal.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
         Data matrix. It is centred internally.
     components : array-like of shape (n_components, n_features)
-        Loading vectors. Their lengths have no effect.
+        Loading vectors of any length.
     method : {"subspace", "qr"}, default="subspace"
         - "subspace": increase in the variance of the projection of X on the span of the first k
           loading vectors (Shen & Huang 2008).
         - "qr": variance of the scores of each component that is not explained by the scores of the
-          previous ones, i.e. the squared diagonal of R in the QR decomposition of the scores (Zou,
-          Hastie & Tibshirani 2006).
+          previous ones, that is, the squared diagonal of R in the QR decomposition of the scores
+          (Zou, Hastie & Tibshirani 2006).
 
     Returns
     -------
@@ -94,9 +94,9 @@ def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace
 def additional_explained_deviation(X: Any, components: Any) -> np.ndarray:
     """Compute the standard deviation that each component adds.
 
-    This is the standard deviation (denominator n - 1) of the scores X P w, where P removes the span
-    of the components before w, as in ``asdev`` of the R package nsprcomp. For orthogonal components
-    it is the standard deviation of the scores.
+    The result is the standard deviation (denominator n - 1) of the scores X P w, where P removes
+    the span of the components before w, as in ``asdev`` of the R package nsprcomp. For orthogonal
+    components, it is the standard deviation of the scores.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def cardinality(components: Any) -> np.ndarray:
     Returns
     -------
     int ndarray of shape (n_components,)
-        Numbers of entries that differ from zero, however small.
+        Numbers of entries that are not exactly zero.
     """
     return np.count_nonzero(_components(components), axis=1)
 
@@ -150,11 +150,11 @@ def component_angles(components: Any) -> np.ndarray:
     -------
     ndarray of shape (n_components, n_components)
         Angles between 0 (parallel) and 90 (orthogonal), because the sign of a component is
-        arbitrary. The angle with a zero component is 90.
+        arbitrary. Zero components have an angle of 90 with all others.
     """
     W = _components(components)
     largest = np.max(np.abs(W), axis=1, keepdims=True)
-    W = W / np.where(largest > 0, largest, 1.0)  # avoids overflow and underflow of squares
+    W = W / np.where(largest > 0, largest, 1.0)  # avoids overflow and underflow
     lengths = np.linalg.norm(W, axis=1, keepdims=True)
     W = W / np.where(lengths > 0, lengths, 1.0)
     # |u - v| = 2 sin(angle / 2) is accurate for nearly parallel vectors, unlike arccos.
@@ -166,7 +166,7 @@ def component_angles(components: Any) -> np.ndarray:
 
 
 def _check_unmasked(name: str, values: Any) -> Any:
-    """Return ``values``, or raise an error if entries are masked."""
+    """Return ``values``; raise an error if entries are masked."""
     if np.ma.is_masked(values):
         raise InputError(f"`{name}` has masked entries. Fill them, or drop their rows.")
     return values
@@ -179,7 +179,7 @@ def _components(components: Any) -> np.ndarray:
 
 
 def _centre(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Centre X and rescale X and W against overflow; return both units."""
+    """Centre X, and rescale X and W to avoid overflow; return both units."""
     X = check_array(_check_unmasked("X", X), dtype=float, ensure_min_samples=2, input_name="X")
     W = _components(components)
     if W.shape[1] != X.shape[1]:
@@ -188,6 +188,6 @@ def _centre(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray, float, flo
     unit, length = (
         math.ldexp(0.5, math.frexp(np.max(np.abs(part), initial=0.0))[1]) for part in (X, W)
     )
-    varying = X.min(axis=0) < X.max(axis=0)  # means of constants may be rounded
+    varying = X.min(axis=0) < X.max(axis=0)  # means of constant columns may be rounded
     X = X / unit
     return np.where(varying, X - X.mean(axis=0), 0.0), W / length, unit, length

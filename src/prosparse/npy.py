@@ -1,4 +1,4 @@
-"""Arrays in NumPy's file format, checked before memory is allocated for them."""
+"""Reading of arrays in NPY format, with checks before memory is allocated."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
 
-MAX_MEMBERS = 10_000  # maximum number of members of an archive; models have a few hundred
-PLAIN_TYPES = "biufcU"  # booleans, numbers and strings; objects could run code
+MAX_MEMBERS = 10_000  # maximum number of members of an archive; models have at most a few hundred
+PLAIN_TYPES = "biufcU"  # booleans, numbers and strings; objects could execute code
 _HEADER_READERS = {
     1: np.lib.format.read_array_header_1_0,
     2: np.lib.format.read_array_header_2_0,
@@ -22,16 +22,18 @@ def read_header(
 ) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read the shape, order and dtype of an array of ``size`` bytes.
 
-    The file is left at the first value. A header that does not describe the bytes that follow, or a
-    dtype of a kind that is not in ``dtypes``, raises ValueError.
+    The file is then positioned at the first value. ValueError is raised if the header does not
+    match the size, or if the kind of the dtype is not in ``dtypes``.
     """
     major, _ = np.lib.format.read_magic(file)
     if major not in _HEADER_READERS:
-        raise ValueError(f"an array has version {major} of NumPy's format; use version 1 or 2")
+        raise ValueError(
+            f"an array is in version {major} of the NPY format; versions 1 and 2 are supported"
+        )
     start = file.tell()
     try:
         shape, fortran_order, dtype = _HEADER_READERS[major](file)
-    except Exception as error:  # NumPy parses the header as Python, which raises many types
+    except Exception as error:  # parsing raises errors of many types
         raise ValueError(f"the header of an array cannot be read ({error})") from error
     if dtype.hasobject or dtype.kind not in dtypes:
         raise ValueError(f"an array has type {dtype}; only numbers and strings are allowed")
@@ -55,7 +57,7 @@ def read_array(raw: bytes, dtypes: str = PLAIN_TYPES) -> np.ndarray:
 def check_members(archive: ZipFile, size: int) -> None:
     """Check that all members are uncompressed and fit into ``size`` bytes.
 
-    Reading a member then allocates no more memory than the file has bytes.
+    Reading a member then allocates at most as many bytes as the file has.
     """
     entries = archive.infolist()
     if len(entries) > MAX_MEMBERS:

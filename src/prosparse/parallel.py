@@ -1,12 +1,12 @@
-"""Threads of BLAS, and parallel execution of independent tasks.
+"""Number of BLAS threads, and parallel execution of independent tasks.
 
 BLAS divides each product among all cores, and its threads wait for each other in a busy loop. If
-other programs use the cores, this is many times slower than one thread. For small products it is
-never faster. A fit therefore requests a number of threads once (`blas_threads`): one, or for large
-data the number of idle cores.
+other programs use the cores, several threads are many times slower than one; for small products,
+they are never faster. A fit therefore requests a number of threads once (`blas_threads`): one, or
+the number of idle cores for large data.
 
-A process has one number of BLAS threads. While several fits run, the smallest request holds, and
-the last fit to end restores the original number. The number that the user allows
+The number of BLAS threads is common to a process. While several fits run, the smallest request is
+used, and the last fit to end restores the original number. The number that the user allows
 (``OPENBLAS_NUM_THREADS``, `threadpoolctl.threadpool_limits`) is never exceeded.
 """
 
@@ -29,9 +29,9 @@ from threadpoolctl import LibController, ThreadpoolController
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-_MAX_THREADS = 8  # maximum number of threads; more would wait for the interpreter
+_MAX_THREADS = 8  # maximum number of threads; more would wait for the interpreter lock
 MIN_PARALLEL_ENTRIES = 2**20  # minimum number of entries for which BLAS uses several threads
-# Number of counts of running processes, and seconds between them.
+# Number of counts of running threads, and seconds between counts.
 _N_COUNTS, _COUNT_INTERVAL = 5, 1e-3
 
 
@@ -45,8 +45,8 @@ def usable_cores() -> int:
 def free_cores() -> int:
     """Return the number of idle cores, at least one.
 
-    The median of several counts ignores processes that wake up briefly. All usable cores count as
-    idle if the system does not report its load.
+    The median of several counts is robust to processes that run briefly. If the system does not
+    report its load, all usable cores are regarded as idle.
     """
     counts = [_count_other_threads()]
     for _ in range(_N_COUNTS - 1):
@@ -80,12 +80,12 @@ def _is_running(task: Path) -> bool:
 
 
 class _Requests:
-    """Numbers of threads that the running fits requested."""
+    """Numbers of threads requested by the running fits."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.requested: dict[object, int] = {}
-        self.original: list[int] = []  # threads of each library before the first fit
+        self.original: list[int] = []  # number of threads of each library before the first fit
 
     def set(self, fit: object, threads: int | None) -> None:
         """Register the request of a fit; None removes it."""
@@ -106,7 +106,7 @@ class _Requests:
 
 @cache
 def _libraries() -> list[LibController]:
-    """Return the BLAS libraries of this process; the search takes milliseconds."""
+    """Find the BLAS libraries of this process, which takes milliseconds."""
     found = ThreadpoolController().lib_controllers
     return [library for library in found if library.user_api == "blas"]
 
@@ -120,7 +120,7 @@ def blas_threads(threads: int = 1) -> Iterator[None]:
     """Limit the number of BLAS threads within a context."""
     fit = object()
     fits = _thread.__dict__.setdefault("fits", [])
-    try:  # includes the registration, so that an interrupt does not leave a request
+    try:  # includes the registration, so that an interrupt leaves no request
         fits.append(fit)
         _requests.set(fit, threads)
         yield
@@ -131,7 +131,7 @@ def blas_threads(threads: int = 1) -> Iterator[None]:
 
 
 def adapt_blas_threads(entries: int) -> None:
-    """Use all idle cores in the innermost `blas_threads` if the data are large."""
+    """Use all idle cores in the current fit if the data are large."""
     fits = getattr(_thread, "fits", [])
     if fits and entries >= MIN_PARALLEL_ENTRIES and usable_cores() > 1:
         _requests.set(fits[-1], free_cores())
@@ -143,7 +143,8 @@ def adapt_blas_threads(entries: int) -> None:
 def in_parallel(work: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
     """Run ``work`` on independent tasks in threads; return the results in order.
 
-    NumPy releases the interpreter lock. Exceptions are raised after all running tasks have ended.
+    Threads run in parallel because NumPy releases the interpreter lock. Exceptions are raised after
+    all running tasks have ended.
     """
     threads = min(usable_cores(), _MAX_THREADS, len(tasks))
     if threads < 2 or getattr(_thread, "is_worker", False):
@@ -161,7 +162,7 @@ def in_parallel(work: Callable[[Task], Result], tasks: Sequence[Task]) -> list[R
 
 @cache
 def _workers(threads: int) -> ThreadPoolExecutor:
-    """Return the thread pool, which is reused because starting it takes time."""
+    """Return the thread pool, which is reused because starting it is slow."""
     return ThreadPoolExecutor(threads, "prosparse", initializer=_mark_as_worker)
 
 
@@ -179,8 +180,8 @@ def in_processes(
 ) -> list[Result]:
     """Run ``work`` on independent tasks in processes; return results in order.
 
-    Processes suit long tasks that hold the interpreter lock. With one job, a task is taken after
-    the previous one has ended.
+    Processes are suitable for long tasks that hold the interpreter lock. With one job, each task is
+    taken after the previous task has ended.
     """
     jobs = min(effective_n_jobs(n_jobs), max(1, n_tasks))
     if jobs == 1:
@@ -200,9 +201,9 @@ def slices_of(length: int, step: int) -> list[slice]:
 
 
 class Stopwatch:
-    """Time since the creation: wall-clock or processor time, whichever is shorter.
+    """Shorter of the wall-clock and processor times since the creation.
 
-    Other programs increase the wall-clock time, and several threads the processor time.
+    Wall-clock time is increased by other programs, and processor time by several threads.
     """
 
     def __init__(self) -> None:
@@ -210,5 +211,5 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """Number of seconds."""
+        """Time since the creation, in seconds."""
         return min(time.perf_counter() - self._wall, time.process_time() - self._processor)

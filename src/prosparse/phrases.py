@@ -1,4 +1,4 @@
-"""Numbers and names in sentences, formatted by one rule each."""
+"""Formatting of numbers and names in sentences."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-_MAX_RATIO = 1e9  # larger ratios are not written out
+_MAX_RATIO = 1e9  # larger ratios are described in words
 
 
 def percent(value: float | None, digits: int = 1) -> str:
     """Format a proportion as a percentage; None and NaN are unknown.
 
-    Proportions below 1 are never rounded to 100%, and positive ones never to 0%.
+    Proportions below 1 are never rounded to 100%, and positive proportions never to 0%.
     """
     if value is None or not math.isfinite(value):
         return "unknown"
@@ -53,7 +53,7 @@ def join_items(items: Sequence[str]) -> str:
 
 
 def list_items(items: Sequence[str], limit: int = 5) -> str:
-    """Join items, the first few of many: "a, b and 7 others"."""
+    """Join the first items of a list: "a, b and 7 others"."""
     n_others = len(items) - limit
     if n_others > 1:
         return f"{', '.join(items[:limit])} and {n_others:,} others"

@@ -1,4 +1,4 @@
-"""Registry of all methods, in the order in which they are listed to users.
+"""Registry of all methods, in the order presented to users.
 
 A new method is added by importing its description and listing it in `METHODS`.
 """

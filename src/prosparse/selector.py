@@ -20,13 +20,13 @@ from .models._base import VariableSelector
 class Selector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
     """Transformer that returns the columns selected by an estimator.
 
-    ``transform`` of the estimators of prosparse returns scores on components. `Selector` returns
-    the selected columns instead, so that the next step of a pipeline receives the variables.
+    The method ``transform`` of the estimators returns scores on components. `Selector` returns the
+    selected columns instead, so that the next step of a pipeline receives the variables.
 
     Parameters
     ----------
     estimator : VariableSelector
-        Unfitted estimator of prosparse, e.g. `FDRPCA` or `Panel`. It is cloned before the fit.
+        Estimator of prosparse, such as `FDRPCA` or `Panel`, which is cloned before the fit.
 
     Attributes
     ----------
@@ -66,12 +66,12 @@ class Selector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
-            Data matrix, in any container that the estimator accepts.
+            Data matrix, in any container accepted by the estimator.
         y : array-like or None, default=None
-            Response, for estimators that need one.
+            Response, for estimators that require one.
         **fit_params : dict
-            Further arguments of the estimator's ``fit``, e.g. ``groups``. If metadata routing is
-            enabled, the estimator must request them (``set_fit_request``).
+            Further arguments of the estimator's ``fit``, such as ``groups``. If metadata routing is
+            enabled, the estimator must request these (``set_fit_request``).
 
         Returns
         -------

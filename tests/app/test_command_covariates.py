@@ -59,7 +59,7 @@ def test_select_and_scores_of_new_rows(frame, path):
     saved = load(folder / "model.prosparse")
     np.testing.assert_allclose(saved.covariate_coef_, model.covariate_coef_)
     text = (folder / "report.html").read_text()
-    assert "Before the test, age, sex and batch explain" in text
+    assert "The covariates age, sex and batch explain" in text
     assert "age (number), sex (2 levels), batch (4 levels)" in text
     frame[::3].to_csv("new.csv", index=False)
     report = [
@@ -80,7 +80,7 @@ def test_printed_summary(path):
     printed = " ".join(
         run(app, ["select", str(path), "--covariates", "age,sex,C(batch)"]).stdout.split()
     )
-    assert "covariates Before the test, age, sex and batch explain" in printed
+    assert "covariates The covariates age, sex and batch explain" in printed
 
 
 def test_other_methods_refuse_covariates(path):

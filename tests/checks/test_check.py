@@ -11,6 +11,31 @@ from prosparse.checks import Finding, Severity, TableCheck
 pytestmark = pytest.mark.quick
 
 
+def test_ignored_rows_are_not_checked(tmp_path):
+    from prosparse.checks import check_file
+    from prosparse.tables import ReadOptions
+
+    X = np.random.default_rng(0).normal(size=(40, 12))
+    X[7] *= 12.0
+    rows = [["sample", *[f"v{k}" for k in range(12)]]]
+    rows += [[f"S{i}", *map("{:.4f}".format, row)] for i, row in enumerate(X)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(map(",".join, rows)))
+    found = check_file(path)
+    assert any(finding.rows == ("S7",) for finding in found.check.findings)
+    found = check_file(path, ReadOptions(ignore_rows=("S7,S9",)))
+    assert found.check.shape == (38, 12)
+    assert not any(finding.rows for finding in found.check.findings)
+
+
+def test_incomplete_rows_are_not_noise():
+    X = np.random.default_rng(0).normal(size=(60, 30))
+    X[:12, :24] = np.nan
+    assert "unequal-noise" not in codes_of(X)
+    X[12:36] *= 9.0
+    assert "unequal-noise" in codes_of(X)
+
+
 def factor_table(n=80, p=24, seed=0):
     """Two factors in half of the columns, of unequal means and units."""
     rng = np.random.default_rng(seed)

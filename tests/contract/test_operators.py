@@ -199,6 +199,8 @@ def test_scaled_and_shifted_in_any_order(pair, order, rng):
     F = rng.standard_normal((p, 2))
     close(op.matmul(there(F)), Z @ F)
     check_power_sums(op, Z, rng)
+    sample = op.sample_rows(8)  # every second of 23 rows
+    close(entries(sample), Z[::2])
     taken = op.take_columns(there(np.array([4, 1])))
     close(taken.column_squares(), np.sum(Z[:, [4, 1]] ** 2, axis=0))
 

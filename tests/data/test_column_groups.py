@@ -21,7 +21,7 @@ def test_names_positions_masks_and_slices():
         assert second.tolist() == [1, 3, 4]
     assert column_groups([slice(None, None, 2), slice(1, None, 2)], 4)[1].tolist() == [1, 3]
     assert column_groups(None, 3)[0].tolist() == [0, 1, 2]
-    with pytest.raises(ParameterError, match="1 of 5 columns is in no view, first 'b'"):
+    with pytest.raises(ParameterError, match="1 of 5 columns is in no view, such as 'b'"):
         column_groups([["a"], ["c", "d", "e"]], 5, names)
 
 

@@ -133,7 +133,8 @@ def test_panel():
         f"{WINE.columns[k]} ({np.sum((model.proxy_ == k) & ~model.support_)})" for k in model.order_
     ]
     assert sentences[-1] == (
-        f"Number of variables that the first ones represent: {', '.join(represented)}."
+        "Selected variables, with the numbers of variables they represent: "
+        f"{', '.join(represented)}."
     )
 
 

@@ -34,7 +34,7 @@ def test_result_that_rests_on_a_row():
     X[7] *= 25.0
     model = SPPCA().fit(X)
     found = examine_robustness(model, X, ids=[f"s{k}" for k in range(60)])
-    assert "rests on row s7: without it, none of the" in found.headline()
+    assert "depends on row s7: without it, none of the" in found.headline()
     assert narrate(findings_of(model), robustness=found)[0] == found.headline()
 
 
@@ -51,7 +51,7 @@ def test_result_that_a_batch_explains():
     model = FDRPCA().fit(X)
     found = examine_robustness(model, X, labels={"Batch": batch}, batches=["Batch"])
     assert found.headline().startswith("Differences between the levels of Batch explain")
-    assert "Component 1 separates Batch" in found.summary()[0]
+    assert "component 1 differ between the levels of Batch" in found.summary()[0]
     tissue = examine_robustness(model, X, labels={"tissue": batch})
     assert tissue.headline() is None
     assert any(s.startswith("With tissue as a covariate, ") for s in tissue.summary())

@@ -73,7 +73,7 @@ def test_unsuitable_collections_raise_errors():
     D = np.arange(1, 60)
     with pytest.raises(InputError, match=r"no linear part.*Add larger models"):
         robust_slope(D, -1e3 * 0.8**D - 30.0 * D)  # decreases everywhere
-    with pytest.raises(InputError, match=r"no linear part.*use `selection_shape`"):
+    with pytest.raises(InputError, match=r"no linear part.*pass `selection_shape`"):
         robust_slope(D, -np.exp(-0.3 * (D - 60.0)))  # is not linear anywhere
     with pytest.raises(InputError, match="selects the smallest model"):
         robust_slope(D, 5.0 * D)  # is linear everywhere

@@ -98,8 +98,8 @@ def test_summary():
         "2 variables are stable (selected on at least 90% of the halves), of which 2 were selected "
         "on all rows.",
         "At most 0.67 stable variables are expected to be false selections (Shah and Samworth "
-        "2013, for unimodal distributions). False selections have a selection probability of at "
-        "most 0.5 on half of the rows.",
+        "2013, for unimodal distributions). A variable is a false selection if its selection "
+        "probability on half of the rows is at most 0.5.",
         "The fit failed on 1 of the 10 halves, which count as selecting no variables.",
     ]
     assert repr(stability) == "\n".join(stability.summary())

@@ -6,9 +6,9 @@ from data_matrices import equalised_data, standardised_data
 from scipy import sparse
 
 from prosparse.datasets import make_globally_sparse
-from prosparse.structure import select_shared_variables
+from prosparse.structure import select_shared_variables, shared_variables
 from prosparse.structure.leave_one_out_pvalues import LeaveOneOutTester
-from prosparse.structure.shared_variables import eliminate_without
+from prosparse.structure.shared_variables import eliminate_without, search_sample
 
 
 def select(X, robust=True, groups=None):
@@ -34,6 +34,49 @@ def test_informative_variables_are_selected(n, robust):
         false.append(np.sum(selected & ~truth) / max(1, selected.sum()))
     assert np.mean(F) > 0.85
     assert np.mean(false) < 0.12
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_members_are_searched_in_a_sample_of_many_rows(convert, monkeypatch):
+    """All rows are tested: 400 rows find nearly all variables that need more than 130."""
+    power, false, of_sample = [], [], []
+    for seed in range(3):
+        X, truth = informative(400, 600, 250, seed)
+        monkeypatch.setattr(shared_variables, "SEARCHED_ROWS", 130)
+        tester = LeaveOneOutTester(equalised_data(convert(X)), True)
+        test = search_sample(tester, 0.05)
+        assert not np.array_equal(test.members, test.discoveries(0.05))
+        selected = select(convert(X))
+        np.testing.assert_array_equal(selected, test.discoveries(0.05))
+        power.append(np.mean(selected[truth]))
+        of_sample.append(np.mean(test.members[truth]))
+        false.append(np.sum(selected & ~truth) / selected.sum())
+    assert np.mean(power) > np.mean(of_sample)
+    assert np.mean(power) > 0.95
+    assert np.mean(false) < 0.08
+
+
+def test_few_discoveries_in_a_sample_are_not_used(monkeypatch):
+    monkeypatch.setattr(shared_variables, "SEARCHED_ROWS", 100)
+    X, truth = informative(400, 600, 60, 0)
+    data = equalised_data(X)
+    assert search_sample(LeaveOneOutTester(data, True), 0.05) is None
+    assert np.mean(select(X)[truth]) > 0.95
+
+
+def test_rows_are_sampled_within_groups(rng):
+    """The sample is standardised again; a group without rows in it is dropped."""
+    X, codes = rng.standard_normal((60, 80)), np.arange(60) % 4
+    codes[1] = 9
+    data = equalised_data(X, codes)
+    sample = data.sample_rows(30)
+    assert (data.n, sample.n, data.dof - sample.dof) == (60, 30, 27)
+    rows = slice(None, None, 2)
+    weighted = data.adjustment.weights[rows, None] * np.eye(10)[codes[rows]]
+    Z = np.asarray(data.op.dense())[rows]
+    Z = Z - weighted @ np.linalg.lstsq(weighted, Z, rcond=None)[0]
+    Z *= np.sqrt(30 / np.sum(Z**2, axis=0))
+    np.testing.assert_allclose(np.asarray(sample.op.dense()), Z, atol=1e-10)
 
 
 DISTRIBUTIONS = {

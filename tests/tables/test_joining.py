@@ -52,7 +52,7 @@ def test_files_of_equal_name():
     ("other", "message"),
     [
         (table("b.csv", np.eye(2), ["p", "q"]), "2 rows, but a.csv has 3"),
-        (table("b.csv", np.eye(2), ["p", "q"], ["s1", "s2"]), "no row name of a.csv occurs"),
+        (table("b.csv", np.eye(2), ["p", "q"], ["s1", "s2"]), "no row name is shared with a.csv"),
         (table("b.csv", np.eye(2), ["p", "q"], ["r1", "r1"]), "'r1' occurs 2 times"),
     ],
 )

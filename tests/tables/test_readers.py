@@ -311,7 +311,7 @@ def test_encoding_that_contradicts_the_byte_order_mark(tmp_path):
         assert read_table(path, ReadOptions(encoding=asked)).names == ["a", "b"]
     path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", "utf-8-sig")
     with pytest.raises(
-        TableError, match="byte-order mark of utf-8, and its encoding cannot be cp1252"
+        TableError, match="byte-order mark of utf-8, so its encoding cannot be cp1252"
     ):
         read_table(path, ReadOptions(encoding="cp1252"))
     for odd in ("hex", "rot13"):

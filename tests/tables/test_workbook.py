@@ -116,7 +116,7 @@ def test_merged_cells_of_a_group(tmp_path):
     path = xlsx(tmp_path / "t.xlsx", {"Data": rows}, merged=["A2:A3", "A4:A5"])
     table = read_table(path, ReadOptions(groups="donor"))
     assert table.groups == ["d1", "d1", "d2", "d2"]
-    assert "2 merged cells received the text of the first cell" in text_of(table)
+    assert "2 merged cells were filled with the text of the first cell" in text_of(table)
 
 
 def test_text_and_labels(tmp_path):

@@ -1,4 +1,4 @@
-"""Data matrices of AnnData and MuData, and results for all variables."""
+"""Access to the data matrices of AnnData and MuData."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ..data.arrays import spread, to_numpy
 from ..data.operators.mapped import IN_MEMORY
 from ..errors import InputError, ParameterError
 
-# Number of rows that are checked for counts if the matrix is not in memory.
+# Number of rows checked for counts if the matrix is not in memory.
 N_CHECKED_ROWS = 200
 
 
 class Annotated(NamedTuple):
-    """A data matrix of an AnnData and the variables of its columns."""
+    """Data matrix of an AnnData, and the variables of its columns."""
 
     data: Any  # the AnnData
     X: Any  # matrix of the considered variables
-    columns: np.ndarray  # indices of these variables among all
+    columns: np.ndarray  # indices of the considered variables among all
     source: dict[str, Any]  # layer, mask_var and modality
 
     def spread(self, values: Any) -> np.ndarray:
-        """Extend values of the considered variables to all, with zeros."""
+        """Expand values of the considered variables to all, with zeros."""
         return to_numpy(spread(to_numpy(values), self.columns, self.data.n_vars))
 
     def with_nan(self, values: Any) -> np.ndarray:
-        """Extend values of the considered variables to all, with NaN."""
+        """Expand values of the considered variables to all, with NaN."""
         full = np.full(self.data.n_vars, np.nan)
         full[self.columns] = to_numpy(values)
         return full
@@ -45,7 +45,7 @@ def tables_of(
 ) -> list[Annotated]:
     """Return the matrix of an AnnData, or one for each modality of a MuData.
 
-    ``others`` are further parameters that may be dictionaries from modality to value.
+    ``others`` are further parameters, which may be dictionaries from modality to value.
     """
     if not is_mudata(data):
         if modality is not None:
@@ -87,11 +87,11 @@ def _table(adata: Any, layer: Any, mask_var: Any, modality: str | None) -> Annot
     if layer is None:
         X = adata.X
         if X is None:
-            raise InputError(f"There is no X{where}. Set `layer` to one of the layers.")
+            raise InputError(f"The data{where} have no `.X`. Set `layer` to one of the layers.")
     elif isinstance(layer, str) and layer in adata.layers:
         X = adata.layers[layer]
     else:
-        names = [name for name in adata.layers if name is not None]  # None is X itself
+        names = [name for name in adata.layers if name is not None]  # None stands for X itself
         available = ", ".join(map(repr, names)) or "there are none"
         raise ParameterError(
             f"`layer` must be one of the layers{where} ({available}), got {layer!r}."
@@ -101,8 +101,8 @@ def _table(adata: Any, layer: Any, mask_var: Any, modality: str | None) -> Annot
         raise InputError(f"The data{where} must be real numbers, got {X.dtype} values.")
     if modality is not None and 0 in X.shape:
         raise InputError(
-            f"Modality {modality!r} has {X.shape[0]} observations and {X.shape[1]} variables. "
-            "Exclude it with `modality`."
+            f"Modality {modality!r} is empty: it has {X.shape[0]} observations and {X.shape[1]} "
+            "variables. Exclude it with `modality`."
         )
     if mask is not None:
         columns = np.flatnonzero(mask)
@@ -115,7 +115,7 @@ def _table(adata: Any, layer: Any, mask_var: Any, modality: str | None) -> Annot
 def column_of(
     adata: Any, parameter: str, name: str, where: str = "", axis: Literal["obs", "var"] = "var"
 ) -> Any:
-    """Return the column of ``.var`` or ``.obs`` that a parameter names."""
+    """Return the column of ``.var`` or ``.obs`` named by a parameter."""
     frame = getattr(adata, axis)
     if name not in frame.columns:
         available = ", ".join(repr(str(column)) for column in frame.columns) or "there are none"
@@ -125,8 +125,8 @@ def column_of(
         )
     if frame[name].ndim > 1:
         raise ParameterError(
-            f"`{parameter}` names {name!r}, the name of {frame[name].shape[1]} columns of "
-            f"`.{axis}`{where}. Rename or remove all but one."
+            f"`{parameter}` must name one column of `.{axis}`{where}, but "
+            f"{frame[name].shape[1]} columns are named {name!r}. Rename or remove all but one."
         )
     return frame[name]
 
@@ -134,7 +134,7 @@ def column_of(
 def covariates_of_rows(table: Annotated, covariate_keys: Any) -> Any:
     """Return the covariates of every observation as a DataFrame, or None.
 
-    The result is None without ``covariate_keys``.
+    Without ``covariate_keys``, the result is None.
 
     A missing column raises a `ParameterError`.
     """
@@ -180,8 +180,8 @@ def boolean_mask(adata: Any, given: Any, named: str) -> np.ndarray:
 
 
 def _read(X: Any) -> Any:
-    """Return a matrix that estimators accept; large ones in a file stay lazy."""
-    if hasattr(X, "to_memory"):  # AnnData's sparse matrices in a file
+    """Convert a matrix for estimators; large matrices in a file stay lazy."""
+    if hasattr(X, "to_memory"):  # sparse matrices of AnnData in a file
         return X.to_memory()
     if type(X).__module__.partition(".")[0] == "h5py":
         if X.nbytes <= IN_MEMORY:
@@ -193,7 +193,7 @@ def _read(X: Any) -> Any:
                 "A large dense matrix in a file needs Dask, which is not installed: "
                 "pip install 'prosparse[dask]'"
             ) from error
-        lazily: Any = da.from_array  # Dask has no types
+        lazily: Any = da.from_array  # Dask has no type annotations
         return lazily(X, chunks=("auto", -1), lock=True)
     # The matrix of a view is a subclass of NumPy's array that reports writes to AnnData.
     return np.asarray(X) if _is_array(X) else X
@@ -206,7 +206,7 @@ def _is_array(X: Any) -> bool:
 
 
 def varying_columns(X: Any) -> np.ndarray:
-    """Return the mask of varying columns; all True if the matrix is in a file."""
+    """Return the mask of varying columns; all columns of a matrix in a file."""
     if container_of(X).is_sparse:
         top, bottom = (row.toarray().ravel() for row in (X.max(axis=0), X.min(axis=0)))
     elif _is_array(X) and X.size:
@@ -217,16 +217,16 @@ def varying_columns(X: Any) -> np.ndarray:
 
 
 def entries_to_check(X: Any) -> np.ndarray:
-    """Return the (first) entries that distinguish counts from measurements."""
+    """Return entries by which counts are distinguished from measurements."""
     if container_of(X).is_sparse:
         return np.asarray(X.data)
     return X if _is_array(X) else np.asarray(container_of(X).to_dense(X[:N_CHECKED_ROWS]))
 
 
 def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.ndarray]:
-    """Return the matrices of modalities over all observations, and their columns.
+    """Return matrices of modalities over all observations, and their columns.
 
-    Observations that a modality lacks are NaN.
+    Observations that are absent from a modality are NaN.
     """
     if mdata.axis != 0:
         raise InputError(
@@ -239,14 +239,14 @@ def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.
     for name, table in zip(names, tables, strict=True):
         if name not in mdata.obsmap or name not in mdata.varmap:
             raise _change_error(name)
-        # The maps count from 1; 0 marks a missing observation or variable.
+        # Indices start at 1; 0 marks a missing observation or variable.
         rows, variables = (
             np.asarray(m[name]).ravel().astype(int) for m in (mdata.obsmap, mdata.varmap)
         )
         if rows.max() > table.X.shape[0] or np.count_nonzero(variables) != table.data.n_vars:
             raise _change_error(name)
         positions.append(np.argsort(variables, kind="stable")[-table.data.n_vars :][table.columns])
-        # A dense matrix next to a sparse one becomes sparse, never the reverse.
+        # If any matrix is sparse, dense matrices are converted to sparse matrices.
         part = (
             csr_array(table.X) if some_sparse and not container_of(table.X).is_sparse else table.X
         )

@@ -1,7 +1,7 @@
-"""Batches of observations, and a check for omitted batches.
+"""Labels of batches, and a check for components that separate batches.
 
-A component that separates batches describes a technical difference. Columns that name batches are
-recognised by their names, because a column of cell types explains components as well.
+A component that separates batches describes a technical difference. Columns of batches are
+recognised by name, because a column of cell types also explains components.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import numpy as np
 from ..errors import BatchWarning, ParameterError, warn
 from .annotated import Annotated, column_of, of_modality
 
-# Words in the names of columns of batches.
+# Words that occur in the names of batch columns.
 _WORDS = (
     "batch|donor|patient|subject|individual|sample|specimen|library|lane|channel|chip|plate|run|"
     "replicate|pool|experiment|study|dataset|source|site|center|centre|lab|laboratory|sequencer|"
     "flowcell|chemistry|technology|platform|assay|protocol|project|mouse|animal"
 )
 _BATCH_NAME = re.compile(rf"(^|[^a-z])({_WORDS})s?(id|ids)?\d*($|[^a-z])")
-_MAX_BATCHES = 50  # columns with more labels are identifiers
-_N_LEADING = 10  # number of leading components that are compared with the batches
-MIN_R2 = 0.25  # minimum proportion of the variance of a component that the batches explain
+_MAX_BATCHES = 50  # maximum number of batches; columns with more labels are identifiers
+_N_LEADING = 10  # number of leading components compared with the batches
+MIN_R2 = 0.25  # minimum proportion of the variance of a component explained by batches
 
 
 def labels_of_rows(table: Annotated, key: Any, parameter: str = "batch_key") -> np.ndarray | None:
     """Return the label of every observation, or None if ``key`` is None.
 
-    Several columns of ``.obs`` have one label for each combination of their labels. A missing
-    column or label raises a `ParameterError`.
+    For several columns of ``.obs``, each combination of labels is one label. A missing column or
+    label raises a `ParameterError`.
     """
     modality = table.source["modality"]
     names = of_modality(key, modality)
@@ -66,7 +66,7 @@ def labels_of_rows(table: Annotated, key: Any, parameter: str = "batch_key") -> 
 def warn_about_batches(
     table: Annotated, scores: np.ndarray, function: str, has_batch_key: bool
 ) -> None:
-    """Warn if a column that names batches explains a leading component.
+    """Warn if a batch column explains a leading component.
 
     ``has_batch_key`` states whether the function has a parameter of that name.
     """
@@ -91,7 +91,7 @@ def warn_about_batches(
 
 
 def candidate_batches(obs: Any) -> list[tuple[str, np.ndarray]]:
-    """Return the names and codes of the columns that seem to name batches."""
+    """Return the names and codes of the columns that may contain batches."""
     found = []
     for position, name in enumerate(obs.columns):
         words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower()
@@ -107,7 +107,7 @@ def candidate_batches(obs: Any) -> list[tuple[str, np.ndarray]]:
 
 
 def explained_by_labels(scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Compute the proportion of each component that the labels explain, (d,)."""
+    """Compute the proportion of each component explained by labels, (d,)."""
     counts = np.bincount(codes).astype(float)
     centred = scores - scores.mean(axis=0)
     sums = np.stack([np.bincount(codes, weights=column) for column in centred.T])

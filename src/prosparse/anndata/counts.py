@@ -15,7 +15,7 @@ from .log_messages import Report
 def holds_counts(X: Any) -> bool:
     """Return whether all entries are non-negative integers.
 
-    Only the first rows of a matrix in a file are checked.
+    For a matrix in a file, only the first rows are checked.
     """
     return first_non_count(X) is None
 
@@ -76,8 +76,9 @@ def warn_about_raw_counts(table: Annotated, method: str, alternative: str = "") 
     if entries_to_check(table.X).dtype.kind == "b" or not holds_counts(table.X):
         return
     warn(
-        f"{method}: {name_of(table)} has non-negative integers, which appear to be raw counts. "
-        "Differences in sequencing depth then correlate all variables, and most are selected. "
+        f"{method}: {name_of(table)} contains non-negative integers, which appear to be raw "
+        "counts. Differences in sequencing depth make all variables correlated, so most are "
+        "selected. "
         f"Normalise the counts (sc.pp.normalize_total, sc.pp.log1p){alternative}.",
         RawCountsWarning,
     )

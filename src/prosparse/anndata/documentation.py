@@ -10,14 +10,14 @@ from typing import ParamSpec, TypeVar
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-# Parameters that several functions share.
+# Parameters common to several functions.
 SHARED = """\
 adata : AnnData or MuData
     Annotated data. Every modality of a MuData is fitted separately, and every parameter may be a
     dictionary from modality to value.
 batch_key : str or list of str, default=None
     Column of ``.obs`` with the donor, batch or run of each observation. Differences between
-    batches are removed. Several columns have one batch for each combination of their labels.
+    batches are removed. With several columns, each combination of their labels is a batch.
 covariate_keys : str or list of str, default=None
     Columns of ``.obs`` with covariates, such as age, sex and batch. Their effects are removed
     before variables are tested and components are fitted.
@@ -42,7 +42,7 @@ def complete_docstring(
 ) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
     """Add parameters shared with an estimator to the docstring of a function.
 
-    The function documents only its specific parameters. Descriptions of all others come from
+    The function documents only its specific parameters. All other descriptions are taken from
     ``estimator`` or from `SHARED`, in the order of the signature.
     """
 

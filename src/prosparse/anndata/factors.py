@@ -69,10 +69,10 @@ def fit_factors(arguments: Options) -> Any:
 
 
 def scaled_scores(model: SCA, scores: Any) -> np.ndarray:
-    """Scale factors to the standard deviations that they explain.
+    """Scale the scores of factors to the standard deviations they explain.
 
-    Distances between observations then depend on each factor in proportion to the variance that it
-    explains, summed over views of equal total variance.
+    Squared distances between observations then depend on each factor in proportion to the variance
+    it explains, summed over views of equal total variance.
     """
     views = findings_of(model).views
     assert views is not None
@@ -90,17 +90,17 @@ def _warn_about_raw_counts(tables: list[Annotated], likelihood: Any) -> None:
 def _read_views(
     target: Any, tables: list[Annotated], views: Any
 ) -> tuple[Any, np.ndarray, list[str], Any]:
-    """Return the data matrices and their columns, and names and columns of views.
+    """Return data matrices with their columns, and views with their columns.
 
-    Names are empty, and columns None, if they are not given.
+    Without given views, names are empty and columns None.
     """
     if not is_mudata(target):
         X, positions = tables[0].X, tables[0].columns
         return X, positions, *_column_views(target, views, positions)
     if views is not None:
         raise ParameterError(
-            "`views` must be None for a MuData, whose modalities are the views. Use `modality` to "
-            f"restrict them, got {views!r}."
+            f"`views` must be None for a MuData, whose modalities are the views, got {views!r}. "
+            "Use `modality` to select modalities."
         )
     X, positions = tables_of_views(target, tables)
     return X, positions, [table.source["modality"] for table in tables], None
@@ -128,7 +128,7 @@ def _column_views(adata: Any, views: Any, positions: np.ndarray) -> tuple[list[s
 
 
 def _describe(model: SCA, names: Sequence[Any], parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry of ``.uns``."""
+    """Build the entry of ``.uns`` for a fitted model."""
     factor_view = ["shared" if v < 0 else names[v] for v in to_numpy(model.factor_view_)]
     attributes = {
         "variance": "explained_variance_",
@@ -147,7 +147,7 @@ def _describe(model: SCA, names: Sequence[Any], parameters: dict[str, Any]) -> d
 
 
 def _percent_of_views(model: SCA, names: Sequence[Any]) -> Any:
-    """Return the percentage of each view's variance that a factor explains."""
+    """Compute the percentage of the variance of each view by factor."""
     from pandas import DataFrame  # a dependency of anndata
 
     views = findings_of(model).views
@@ -159,7 +159,7 @@ def _percent_of_views(model: SCA, names: Sequence[Any]) -> Any:
 
 
 def _write_mofa_names(target: Any, key: str, names: Sequence[Any]) -> list[str]:
-    """Store the results under the names of ``muon.tl.mofa`` as well."""
+    """Also store the results under the names of ``muon.tl.mofa``."""
     entry = target.uns[key]
     explained = entry["variance_explained"]
     target.obsm["X_mofa"] = target.obsm[f"X_{key}"]

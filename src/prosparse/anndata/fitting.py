@@ -31,9 +31,9 @@ from .slots import PANEL_SLOTS, Slots, write, write_pca_names
 from .stored_models import ENTRY, pack
 from .variables import HandleUnknown, columns_named
 
-DEFAULT_N_COMPONENTS = 30  # usual in analyses of cells
+DEFAULT_N_COMPONENTS = 30  # usual in single-cell analyses
 
-Options = dict[str, Any]  # arguments of a function that concern one modality
+Options = dict[str, Any]  # arguments of a function for one modality
 Fit = Callable[[Annotated, Options, Report], Any]
 
 
@@ -48,9 +48,10 @@ class Fitted(NamedTuple):
 
 
 def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
-    """Fit each modality, then store the results: a failed fit changes no data.
+    """Fit all modalities, and store the results after all fits succeeded.
 
-    ``fit`` returns the fitted estimator of one modality. Returns the copy, if requested.
+    ``fit`` returns the fitted estimator of one modality. The result is the copy if requested,
+    otherwise None.
     """
     arguments = dict(arguments)
     report = Report(function)
@@ -89,7 +90,7 @@ def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
 
 
 def check_target(data: Any, key_added: Any, copy: Any) -> Any:
-    """Return the object that the results are written to: the data or a copy."""
+    """Return the object to which results are written: the data or a copy."""
     try:
         from anndata import AnnData
     except ImportError as error:
@@ -178,7 +179,7 @@ def fit_panel(table: Annotated, options: Options, report: Report) -> Panel:
 
 
 def default_components(n_components: Any, usual: int, tables: list[Annotated]) -> Any:
-    """Return the given number of components, or the usual one if possible."""
+    """Return the given number of components, or a feasible default."""
     if n_components is not None:
         return n_components
     n_varying = sum(int(varying_columns(table.X).sum()) for table in tables)
@@ -186,7 +187,7 @@ def default_components(n_components: Any, usual: int, tables: list[Annotated]) -
 
 
 def check_finite(table: Annotated, method: str) -> None:
-    """Raise an error that names the first missing value."""
+    """Raise an error that locates the first missing value."""
     container = container_of(table.X)
     readable = container.in_memory and container.on_cpu
     found = container.find_non_finite(table.X) if readable else None
@@ -203,7 +204,7 @@ def check_finite(table: Annotated, method: str) -> None:
 
 
 def _check_panel(table: Annotated, n_genes: Any, include: np.ndarray, exclude: np.ndarray) -> None:
-    """Raise errors that name variables instead of columns."""
+    """Check the parameters of a panel; errors contain names of variables."""
     varying = varying_columns(table.X)
     for column in include.tolist():
         name = table.data.var_names[table.columns[column]]
@@ -246,7 +247,7 @@ def _costs(table: Annotated, given: Any) -> np.ndarray | None:
 
 
 def write_panel(table: Annotated, model: Panel, key: str) -> list[str]:
-    """Store the order of selection, proxies by name, and held-out R² by batch."""
+    """Store the order of selection, proxies, markers, and R² by batch."""
     from pandas import DataFrame
 
     data, order = table.data, to_numpy(model.order_)
@@ -266,7 +267,7 @@ def write_panel(table: Annotated, model: Panel, key: str) -> list[str]:
         added.append(f"'{key}_marker_of' (.var)")
     by_batch = model.heldout_r2_by_group_
     if by_batch:
-        # A data frame, because H5AD files read a slash in a key as a folder.
+        # Stored as a data frame, because a slash in a key is a group in H5AD files.
         data.uns[key]["heldout_r2_by_batch"] = DataFrame(
             {"heldout_r2": list(by_batch.values())}, index=list(by_batch)
         )
@@ -277,10 +278,10 @@ def write_panel(table: Annotated, model: Panel, key: str) -> list[str]:
 
 
 def stored_parameters(table: Annotated, model: Any, options: Options) -> dict[str, Any]:
-    """Return parameters and arguments that H5AD files can store, without None."""
+    """Return the parameters that are not None, in types supported by H5AD."""
     arguments = {name: value for name, value in options.items() if value is not None}
     given = {**model.get_params(), **table.source, **arguments}
-    if "n_genes" in options or "n_top_genes" in options:  # stored under these names
+    if "n_genes" in options or "n_top_genes" in options:  # these names are stored instead
         given.pop("n_features_to_select", None)
         given.pop("max_features", None)
     stored = {name: storable(value) for name, value in given.items() if value is not None}
@@ -288,14 +289,14 @@ def stored_parameters(table: Annotated, model: Any, options: Options) -> dict[st
 
 
 def storable(value: Any) -> Any:
-    """Return a value that an H5AD file can store; None for an empty list."""
+    """Convert a value to a type supported by H5AD; None for an empty list."""
     if isinstance(value, Mapping):
         return {str(k): storable(v) for k, v in value.items() if v is not None}
     if isinstance(value, bool | int | float | str | np.generic):
         return value
     try:
         array = np.asarray(value)
-    except ValueError:  # groups of unequal size
+    except ValueError:  # groups have unequal sizes
         return repr(value)
     if array.size == 0:
         return None

@@ -1,8 +1,8 @@
 """Functions of `prosparse.anndata`: ``pp``, ``tl`` and ``pl``.
 
-The signatures spell out the parameters of the estimators, so that editors complete them. The
-docstrings take the descriptions of these parameters from the estimators (`documentation`), and
-`slots` lists where fitted attributes are stored.
+The signatures contain the parameters of the estimators, so that editors complete them. Descriptions
+of these parameters are taken from the estimators (`documentation`), and `slots` lists where fitted
+attributes are stored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from anndata import AnnData
     from mudata import MuData
 
-DEFAULT_N_GENES = 150  # a usual size of probe sets for tissues
+DEFAULT_N_GENES = 150  # a common size of probe sets for tissues
 
 
 @complete_docstring(Panel)
@@ -60,10 +60,10 @@ def select_panel(
     copy: bool = False,
     random_state: int | np.random.RandomState | None = 0,
 ) -> AnnData | MuData | None:
-    """Select a panel of genes that predict all others, by `Panel`.
+    """Select a panel of genes that predicts all others, by `Panel`.
 
-    The panel suits targeted assays and probe sets, because it avoids redundant genes. The
-    prediction of every gene is evaluated on held-out observations.
+    The panel is suitable for targeted assays and probe sets, because it contains few redundant
+    genes. The prediction of every gene is evaluated on held-out observations.
 
     Parameters
     ----------
@@ -77,18 +77,19 @@ def select_panel(
         others; use ``mask_var`` to remove genes from the analysis.
     handle_unknown : {"error", "warn"}, default="error"
         Whether names that are not in ``.var_names`` raise an error or are ignored with a warning.
-        The message lists all of them.
+        The message lists all unknown names.
     counts : bool or None, default=None
         Whether the data are counts. By default, non-negative integers are treated as counts, and
         the decision is logged. True requires integers.
     costs : str or array of shape (n_vars,), default=None
         Cost of each gene: a column of ``.var``, or one number for each variable.
     bundles : list of lists of str, default=None
-        Names of genes that are selected together or not at all.
+        Groups of names of genes that are selected together or not at all.
     conflicts : list of lists of str, default=None
-        Names of genes of which at most one is selected, such as genes whose probes overlap.
+        Groups of names of genes of which at most one is selected, such as genes whose probes
+        overlap.
     labels_key : str, default=None
-        Column of ``.obs`` with the label of each observation, such as its cell type, for
+        Column of ``.obs`` with the label of each observation, such as the cell type, for
         ``markers_per_label``.
 
     Returns
@@ -100,7 +101,7 @@ def select_panel(
         - ``.var[key_added + "_rank"]``: order of selection; NaN outside the panel
         - ``.var[key_added + "_communality"]``: R² of a gene given all others
         - ``.var[key_added + "_heldout_r2"]``: held-out R² of a gene given the panel
-        - ``.var[key_added + "_proxy"]``: name of the panel gene that represents it, or ""
+        - ``.var[key_added + "_proxy"]``: name of the panel gene that represents the gene, or ""
         - ``.var[key_added + "_marker_of"]``: label of which the gene is a marker, or ""; only with
           ``markers_per_label``
         - ``.obsm["X_" + key_added]``: scores computed from the panel
@@ -144,16 +145,16 @@ def gsppca(
     """Select variables and compute scores on their components, by `GSPPCA`.
 
     The function can replace ``scanpy.pp.highly_variable_genes`` and ``scanpy.pp.pca``: continue
-    with ``scanpy.pp.neighbors(adata, use_rep="X_gsppca")``. The data are used as they are; pass
+    with ``scanpy.pp.neighbors(adata, use_rep="X_gsppca")``. The data are not transformed; pass
     normalised and log-transformed counts.
 
     Parameters
     ----------
     n_components : int, "auto" or None, default=None
-        Number of components. By default 30, or fewer for small data. "auto" counts the components
-        of the variables with significant shared variance; see `GSPPCA`.
+        Number of components. By default 30, or fewer for small data. "auto" estimates the number
+        from the variables with significant shared variance (see `GSPPCA`).
     n_top_genes : int or None, default=None
-        Number of variables to select. By default, the evidence determines it.
+        Number of variables to select. By default, it is determined by the evidence.
 
     Returns
     -------
@@ -208,8 +209,8 @@ def fdrpca(
 
     The function can replace ``scanpy.pp.highly_variable_genes`` and ``scanpy.pp.pca``: pass raw
     counts and continue with ``scanpy.pp.neighbors(adata, use_rep="X_fdrpca")``. With thousands of
-    cells most genes share some variance and are selected. Set ``n_top_genes`` for a shorter list,
-    or ``min_communality``, for example to 0.2, to require more.
+    cells, most genes share some variance and are selected. For a shorter list, set ``n_top_genes``,
+    or ``min_communality``, for example to 0.2.
 
     Parameters
     ----------
@@ -230,8 +231,8 @@ def fdrpca(
         - ``.var[key_added + "_communality"]``: proportion of variance shared with others
         - ``.var[key_added + "_pvalue"]``: p-value of the test of shared variance
         - ``.var[key_added + "_qvalue"]``: Benjamini-Hochberg adjusted p-value
-        - ``.var[key_added + "_ranking"]``: ranks; selected variables first, by communality
-        - ``.var[key_added + "_covariate_r2"]``: proportion of variance that covariates explain
+        - ``.var[key_added + "_ranking"]``: ranks by communality, with selected variables first
+        - ``.var[key_added + "_covariate_r2"]``: proportion of variance explained by covariates
         - ``.obsm["X_" + key_added]``: scores of the observations
         - ``.varm[key_added]``: loadings, zero for variables that are not selected
         - ``.uns[key_added]``: fitted model (for `project` and plots), parameters, variances, and
@@ -276,15 +277,15 @@ def sca(
 ) -> AnnData | MuData | None:
     """Fit sparse factors, shared by all views or private to one, by `SCA`.
 
-    Every modality of a MuData is a view. If all matrices are dense, observations that a modality
-    lacks are treated as missing values.
+    Every modality of a MuData is a view. If all matrices are dense, observations that are absent
+    from a modality are treated as missing values.
 
     Parameters
     ----------
     adata : AnnData or MuData
-        Annotated data, used without further normalisation.
+        Annotated data, which are not normalised further.
     n_components : int, "auto" or None, default=None
-        Number of shared factors. By default 10, or fewer for small data.
+        Number of shared factors; by default 10, or fewer for small data.
     batch_key : str, default=None
         Column of ``.obs`` with the donor, batch or study of each observation. Means, noise
         variances and factor variances differ between batches; the loadings are common.
@@ -292,8 +293,8 @@ def sca(
         Views of an AnnData: a column of ``.var`` with the view of each variable
         (``"feature_types"`` of a 10x file), or column groups as in `SCA`.
     mofa_names : bool, default=False
-        Whether to store scores, loadings and explained variance under the names of
-        ``muon.tl.mofa`` as well.
+        Whether to also store scores, loadings and explained variance under the names of
+        ``muon.tl.mofa``.
 
     Returns
     -------
@@ -301,7 +302,7 @@ def sca(
         The copy, if requested. The results are
 
         - ``.obsm["X_" + key_added]``: factor scores, scaled to the standard deviation that each
-          factor explains of views with total variance 1, for distances between observations
+          factor explains in views of total variance 1, for distances between observations
         - ``.varm[key_added]``: loadings with exact zeros
         - ``.var[key_added]``: mask of the variables with a non-zero loading
         - ``.uns[key_added]``: fitted model (for `project` and plots), parameters; ``views``;

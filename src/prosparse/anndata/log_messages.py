@@ -10,12 +10,12 @@ from typing import Any
 
 _log = logging.getLogger("prosparse.anndata")
 
-# Verbosity from which scanpy prints what its functions did ("info").
+# Minimum verbosity at which scanpy prints the actions of its functions ("info").
 _SCANPY_INFO = 3
 
 
 class Report:
-    """Report the progress of a function.
+    """Log messages of a function.
 
     Messages go to the logger ``prosparse.anndata`` at level INFO, and to scanpy's log file if
     scanpy is imported and its ``settings.verbosity`` is at least 3.
@@ -32,7 +32,7 @@ class Report:
             print(f"{self.function}: {message}", file=file)
 
     def finish(self, result: str, added: list[str]) -> None:
-        """Report the result, the run time and the slots that were added."""
+        """Log the result, the run time and the added slots."""
         duration = timedelta(seconds=round(time.monotonic() - self.start))
         self.log(f"{result} ({duration})\n    --> added " + ",\n              ".join(added))
 

@@ -32,7 +32,7 @@ Parameters
 adata : AnnData or MuData
     Data with the results of a function of this package.
 key : str or None, default=None
-    Name under which the results are stored. By default, the only one.
+    Name under which the results are stored. Required if several results are stored.
 modality : str or None, default=None
     Modality of a MuData, for methods that are fitted separately to each.
 **options : dict
@@ -45,7 +45,7 @@ Display
 
 
 def _drawer(display: type[Display], name: str, summary: str) -> Callable[..., Any]:
-    """Return the function of a Display that needs the fitted model only."""
+    """Build the function of a Display that requires only the fitted model."""
 
     def draw(
         adata: AnnData | MuData,
@@ -72,7 +72,7 @@ panel = _drawer(PanelDisplay, "panel", "Draw the held-out R² of a panel")
 def views(
     adata: AnnData | MuData, key: str | None = None, *, modality: str | None = None, **options: Any
 ) -> ViewsDisplay:
-    """Draw the variance of each view that factors explain, by `ViewsDisplay`."""
+    """Draw the variance explained by view and factor, by `ViewsDisplay`."""
     names = entry_of(adata, key, modality)[1].get("views")
     options.setdefault("view_names", None if names is None else [str(name) for name in names])
     return ViewsDisplay.from_estimator(_model(adata, key, modality), **options)
@@ -94,11 +94,11 @@ def scores(
     adata : AnnData or MuData
         Data with the results of a function of this package.
     key : str or None, default=None
-        Name under which the results are stored. By default, the only one.
+        Name under which the results are stored. Required if several results are stored.
     components : tuple of two int, default=(0, 1)
         Indices of the components.
     color : str or None, default=None
-        Column of ``.obs`` that colours the observations.
+        Column of ``.obs`` by which observations are coloured.
     modality : str or None, default=None
         Modality of a MuData, for methods that are fitted separately to each.
     **options : dict

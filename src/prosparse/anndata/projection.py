@@ -1,4 +1,4 @@
-"""Projection of further observations, such as query cells, on a fitted model."""
+"""Projection of new observations, such as query cells, on a fitted model."""
 
 from __future__ import annotations
 
@@ -40,28 +40,29 @@ def project(
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | MuData | None:
-    """Compute the scores of further observations on a fitted model.
+    """Compute the scores of new observations on a fitted model.
 
-    Query cells and the cells of the fit then have common coordinates, for example to transfer
-    labels from a reference. Variables are matched by name.
+    Query cells and reference cells then have common coordinates, for example for label transfer.
+    Variables are matched by name.
 
     Parameters
     ----------
     adata : AnnData or MuData
-        Query observations, in the units of the fit. All variables of the model must be present;
-        for a panel, its members are sufficient.
+        Query observations, in the units of the fit. All variables of the model must be present; for
+        a panel, only its members.
     model : AnnData, MuData, estimator, or path
-        Reference: data with the results of a function of this package, an estimator that was
-        fitted to a data frame, or the name of a model file.
+        Reference: data with the results of a function of this package, an estimator fitted to a
+        data frame, or the path of a model file.
     key : str or None, default=None
-        Name under which the results are stored in the reference. By default, the only one.
+        Name under which the results are stored in the reference. Required if several results
+        are stored.
     layer : str or None, default=None
         Layer to use. By default, the layer of the fit.
     modality : str or None, default=None
-        Modality, for a model that was fitted to one modality of a MuData.
+        Modality, for a model fitted to one modality of a MuData.
     key_added : str or None, default=None
-        Name under which the scores are stored. By default, that in the reference, or the name of
-        the estimator in lower case.
+        Name under which the scores are stored. By default, the name in the reference, or the name
+        of the estimator in lower case.
     copy : bool, default=False
         Whether to return a copy with the results instead of modifying ``adata``.
 
@@ -72,8 +73,8 @@ def project(
 
     Notes
     -----
-    Covariates of the fit are read from the columns of ``.obs`` of the same name. Factors of `SCA`
-    that was fitted with batches are computed for an unknown batch.
+    Covariates of the fit are read from the columns of ``.obs`` with the same names. For `SCA`
+    fitted with batches, scores are computed for an unknown batch.
 
     Examples
     --------
@@ -147,7 +148,7 @@ def _scores(estimator: Any, names: np.ndarray, table: Annotated) -> np.ndarray:
 
 
 def _panel_scores(estimator: Panel, names: np.ndarray, table: Annotated) -> np.ndarray:
-    """Compute the scores of an AnnData with the members of a panel."""
+    """Compute the scores of an AnnData from the members of a panel."""
     from pandas import DataFrame
 
     panel = names[np.flatnonzero(to_numpy(estimator.support_))]
@@ -190,7 +191,7 @@ def _positions(table: Annotated, names: Any) -> np.ndarray:
 
 
 def _match_columns(table: Annotated, names: Any) -> Any:
-    """Return the columns of the given names, in their order."""
+    """Return the columns with the given names, in the given order."""
     positions = _positions(table, names)
     if np.array_equal(positions, np.arange(table.data.n_vars)):
         return table.X
@@ -198,7 +199,7 @@ def _match_columns(table: Annotated, names: Any) -> Any:
 
 
 def _without_names(estimator: Any) -> Any:
-    """Return a shallow copy without names, for matched columns."""
+    """Return a shallow copy without feature names, for matched columns."""
     from copy import copy
 
     unnamed = copy(estimator)

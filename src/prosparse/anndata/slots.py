@@ -10,7 +10,7 @@ import numpy as np
 from ..data.arrays import to_numpy
 from .annotated import Annotated
 
-# Value of variables that were not considered: zero (or False), NaN, or ranks after all others.
+# Value for variables that were not considered: zero (or False), NaN, or ranks after all others.
 Fill = Literal["zero", "nan", "last"]
 
 
@@ -80,7 +80,7 @@ PANEL_SLOTS = Slots(
 def write(
     table: Annotated, model: Any, slots: Slots, key: str, scores: Any, params: dict[str, Any]
 ) -> list[str]:
-    """Store the results of a fit; return the slots as scanpy prints them."""
+    """Store the results of a fit; return the slots in scanpy's format."""
     data = table.data
     for suffix, (attribute, fill) in slots.var.items():
         data.var[f"{key}{suffix}"] = fill_in(table, getattr(model, attribute), fill)
@@ -98,7 +98,7 @@ def write(
 
 
 def write_pca_names(table: Annotated, key: str) -> list[str]:
-    """Store results under the names of ``scanpy.pp.pca`` as well."""
+    """Also store results under the names of ``scanpy.pp.pca``."""
     data, entry = table.data, table.data.uns[key]
     data.obsm["X_pca"], data.varm["PCs"] = data.obsm[f"X_{key}"], data.varm[key]
     names = ("params", "variance", "variance_ratio")
@@ -107,7 +107,7 @@ def write_pca_names(table: Annotated, key: str) -> list[str]:
 
 
 def read(model: Any, attributes: Mapping[str, str]) -> dict[str, Any]:
-    """Return attributes of a fitted model as values that H5AD files can store."""
+    """Return attributes of a fitted model in types supported by H5AD."""
     return {key: _storable(getattr(model, name)) for key, name in attributes.items()}
 
 
@@ -118,7 +118,7 @@ def _storable(value: Any) -> Any:
 
 
 def fill_in(table: Annotated, values: Any, fill: Fill) -> np.ndarray:
-    """Return values of the considered variables as values of all variables."""
+    """Expand values of the considered variables to all variables."""
     if fill == "nan":
         return table.with_nan(values)
     full = table.spread(values)

@@ -17,11 +17,11 @@ ENTRY = "model"  # key of the model in the entry of a method in `.uns`
 
 
 def pack(model: Any, names: Any) -> np.ndarray:
-    """Return the bytes of a model file with the given names of columns.
+    """Convert a fitted estimator to the bytes of a model file.
 
-    ``names`` are those of the columns of the fit.
+    ``names`` are the names of the columns in the fit.
 
-    H5AD files can store them, and neither writing nor reading runs code.
+    H5AD files can store these bytes, and neither writing nor reading executes code.
     """
     stored = copy(model)
     stored.feature_names_in_ = np.asarray(names, dtype=str).astype(object)
@@ -32,7 +32,7 @@ def pack(model: Any, names: Any) -> np.ndarray:
 
 
 def unpack(stored: Any) -> Any:
-    """Return the estimator that `pack` stored."""
+    """Restore an estimator from the output of `pack`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         np.asarray(stored, dtype=np.uint8).tofile(path)
@@ -40,10 +40,10 @@ def unpack(stored: Any) -> Any:
 
 
 def entry_of(data: Any, key: str | None, modality: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Return the name and the entry of a method in ``.uns``.
+    """Find the name and the entry of a fitted model in ``.uns``.
 
-    ``key`` may be None if there is only one. ``modality`` is one of a MuData, for methods that are
-    fitted separately to each.
+    ``key`` may be None if there is only one entry. ``modality`` is required for a MuData if the
+    modalities were fitted separately.
     """
     where = ""
     if modality is not None:
@@ -61,7 +61,7 @@ def entry_of(data: Any, key: str | None, modality: str | None = None) -> tuple[s
     if key is None or key not in found:
         raise ParameterError(
             f"`key` must be one of the results with a fitted model{where} ({available}), got "
-            f"{key!r}. Fit one with a function of `psa.tl` or `psa.pp`."
+            f"{key!r}. Fit a model with a function of `psa.tl` or `psa.pp`."
         )
     return key, found[key]
 

@@ -1,4 +1,4 @@
-"""Variables given by names, by a column of ``.var`` or by a mask."""
+"""Selection of variables by names, by a column of ``.var`` or by a mask."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HandleUnknown = Literal["error", "warn"]
 def columns_named(
     table: Annotated, parameter: str, given: Any, handle_unknown: HandleUnknown = "error"
 ) -> np.ndarray:
-    """Return the considered variables that a parameter names, as indices.
+    """Return the indices of the considered variables named by a parameter.
 
     ``given`` are names, a boolean column of ``.var``, or a mask of all variables.
     ``handle_unknown`` states whether unknown names raise an error or are ignored with a warning.
@@ -39,13 +39,13 @@ def columns_named(
     listed = _known_names(table, parameter, listed, where, handle_unknown)
     index = {str(name): k for k, name in enumerate(table.data.var_names[table.columns])}
     masked = [name for name in listed if name not in index]
-    if masked and parameter != "exclude":  # masked variables are excluded in any case
+    if masked and parameter != "exclude":  # masked variables are always excluded
         raise ParameterError(f"`{parameter}` names {masked[0]!r}, which `mask_var` excludes.")
     return np.array([index[name] for name in listed if name in index], dtype=int)
 
 
 def _as_mask(table: Annotated, parameter: str, given: Any, where: str) -> np.ndarray | None:
-    """Return a mask of all variables if the parameter gives one, or None."""
+    """Return the mask of all variables specified by a parameter, or None."""
     if isinstance(given, str):
         if given not in table.data.var.columns or given in table.data.var_names:
             return None
@@ -60,7 +60,7 @@ def _as_mask(table: Annotated, parameter: str, given: Any, where: str) -> np.nda
 def _known_names(
     table: Annotated, parameter: str, listed: list[Any], where: str, handle_unknown: HandleUnknown
 ) -> list[str]:
-    """Return the names that exist; report all others together."""
+    """Return the known names; report all unknown names together."""
     all_names = table.data.var_names
     counts: dict[str, int] = {}
     for name in all_names:
@@ -74,8 +74,8 @@ def _known_names(
         n_matches = counts.get(name, 0)
         if n_matches > 1:
             raise ParameterError(
-                f"`{parameter}` names {name!r}, the name of {n_matches} variables{where}. Call "
-                "`adata.var_names_make_unique()` first."
+                f"`{parameter}` must name one variable, but {n_matches} variables{where} are "
+                f"named {name!r}. Call `adata.var_names_make_unique()` first."
             )
         if n_matches == 0:
             unknown.append(name)
@@ -92,5 +92,5 @@ def _known_names(
 
 
 def list_names(names: list[str]) -> str:
-    """List names, the first few of many."""
+    """List the first names in a sentence."""
     return list_items([*map(repr, names)], 10)

@@ -40,14 +40,13 @@ from .estimators import (
 from .metadata import describe_data, describe_file, describe_settings, store_read_options
 from .script_export import export_script
 
-STAGES = ("reading", "checking", "fitting", "testing on null datasets")
 Progress = Callable[[str, int], None]  # called with a stage and the number of rows read
 
 
 class Result(NamedTuple):
     """Result of an analysis."""
 
-    table: Table  # table as it was fitted
+    table: Table  # prepared table
     model: VariableSelector
     about: dict[str, Any]  # see `metadata`
     found: Findings
@@ -63,7 +62,7 @@ def run(
 ) -> Result:
     """Read, check and analyse a file.
 
-    The command and the page of ``prosparse serve`` call this function.
+    The command and the page of ``prosparse serve`` use this function.
 
     Parameters
     ----------
@@ -74,9 +73,9 @@ def run(
     options : AnalysisOptions or None, default=None
         Method and its options.
     command : str, default=""
-        Command that the report shows.
+        Command line shown in the report.
     progress : callable or None, default=None
-        Function that is called with each stage and, while the file is read, the number of rows.
+        Function called with each stage and, while the file is read, the number of rows.
 
     Returns
     -------
@@ -85,7 +84,7 @@ def run(
     Raises
     ------
     TableError
-        If the file cannot be read or analysed. The message names options of the command.
+        If the file cannot be read or analysed. The message refers to options of the command.
     """
     read_options, options = read_options or ReadOptions(), options or AnalysisOptions()
     show = progress or announce
@@ -95,7 +94,7 @@ def run(
     further: list[tuple[Path, ReadOptions]] = []
     joined = JoinedTables(table, {})
     if options.tables:
-        build_estimator(options)  # invalid options raise errors before the work
+        build_estimator(options)  # invalid options raise errors before the analysis
         tables = [table]
         for other in options.tables:
             checked = correct_file(other)
@@ -120,9 +119,10 @@ def analyse(
 ) -> Result:
     """Check and prepare a table, fit a model and describe the analysis.
 
-    The values of the table may be replaced. Errors name the options of the command line, and the
-    report shows ``command``. ``progress`` is called with each of `STAGES`. ``views`` are the
-    columns of several tables, of which ``further`` are all but the first, with their options.
+    The values of the table may be replaced. Errors refer to options of the command line, and the
+    report shows ``command``. ``progress`` is called with each stage. ``views`` contains the
+    columns of each of several tables, and ``further`` the paths and options of all tables but the
+    first.
     """
     sources = _Sources(read_options, views or {}, further)
     if table.response is not None and _is_binary(table.response):
@@ -154,7 +154,7 @@ def _analyse(
 ) -> Result:
     read_options = sources.read_options
     start = time.perf_counter()
-    model = build_estimator(options)  # invalid options raise errors before the work
+    model = build_estimator(options)  # invalid options raise errors before the analysis
     _check_row_variables(table, read_options, options)
     shape, names = table.X.shape, table.names
     progress("checking", 0)
@@ -260,7 +260,7 @@ def _analyse(
 def _locate_views(
     views: Mapping[str, list[int]], before: list[str], names: list[str]
 ) -> dict[str, list[int]]:
-    """Return the positions of the columns of several tables after columns were dropped."""
+    """Locate the columns of several tables after columns were dropped."""
     position = {name: k for k, name in enumerate(names)}
     located = {
         view: [position[before[k]] for k in columns if before[k] in position]
@@ -288,7 +288,7 @@ def _row_labels(table: Table, read_options: ReadOptions) -> dict[str, Sequence[A
 
 
 def _settings(options: AnalysisOptions) -> list[str]:
-    """Return the settings whose absence is not reported as a finding."""
+    """Return the settings that checks do not need to recommend."""
     settings = ["counts"] if options.method_options.get("counts") else []
     return [*settings, "scale"] if options.scale or options.description.standardizes else settings
 
@@ -320,7 +320,7 @@ def _check_row_variables(table: Table, read_options: ReadOptions, options: Analy
 
 
 def _column_scales(table: Table, options: AnalysisOptions) -> list[float] | None:
-    """Return standard deviations of columns that the estimator cannot scale."""
+    """Compute column scales if the estimator has no parameter ``scale``."""
     method = options.description
     if not options.scale or method.standardizes or method.has_parameter("scale"):
         return None
@@ -344,7 +344,7 @@ def scale_columns(table: Table, scales: Sequence[float] | None) -> Table:
 
 
 def column_variances(X: Any) -> np.ndarray:
-    """Return the variances of the columns, without missing values."""
+    """Compute the variances of the columns, ignoring missing values."""
     scaler = StandardScaler()
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported as infinity
         for _, block in iterate_blocks(X):
@@ -374,7 +374,7 @@ def compute_scores(model: VariableSelector, found: Findings, table: Table) -> np
 
 @contextmanager
 def ignore_missing_names() -> Iterator[None]:
-    """Ignore scikit-learn's warning on arrays without names."""
+    """Ignore scikit-learn's warning about arrays without names."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         yield

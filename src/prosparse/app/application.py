@@ -1,6 +1,7 @@
-"""Application of a saved model to new rows: scores, predictions, reconstructions and drift.
+"""Application of a saved model to new rows.
 
-Columns are matched by name, in any order. Columns that the model does not use may be absent.
+Results are scores, predictions, reconstructions and drift. Columns are matched by name, and columns
+that the model does not use may be absent.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from ..tables import ReadOptions, Table, prepare_table, read_table
 from ..tables.base import list_names
 from .analysis import ignore_missing_names, scale_columns
 
-COVERAGE_WIDTH = float(norm.ppf(0.975))  # standard deviations of a 95 % interval
-MIN_SHIFT = 0.5  # standard deviations of a shift that is reported
-MAX_PVALUE = 0.001  # of a shift, adjusted for the number of components or variables
+COVERAGE_WIDTH = float(norm.ppf(0.975))  # half width of a 95 % interval, in standard deviations
+MIN_SHIFT = 0.5  # minimum shift to report, in standard deviations
+MAX_PVALUE = 0.001  # maximum adjusted p-value of a shift
 MAX_REPORTED = 5  # maximum number of shifted variables in a sentence
 
 
@@ -39,9 +40,9 @@ class Drift:
     Attributes
     ----------
     names : list of str
-        Components or variables.
+        Names of components or variables.
     shift : ndarray of shape (n_names,)
-        Difference of the means in standard deviations of the training rows.
+        Difference of the means, in standard deviations of the training rows.
     ratio : ndarray of shape (n_names,)
         Ratio of the standard deviations.
     pvalue : ndarray of shape (n_names,)
@@ -55,7 +56,7 @@ class Drift:
 
     @property
     def shifted(self) -> np.ndarray:
-        """Indices of large and significant shifts, the largest first."""
+        """Indices of the large and significant shifts, largest first."""
         large = (np.abs(self.shift) >= MIN_SHIFT) & (self.pvalue <= MAX_PVALUE)
         order = np.argsort(-np.abs(np.nan_to_num(self.shift)), kind="stable")
         return order[large[order]]
@@ -68,17 +69,17 @@ class Application:
     Attributes
     ----------
     table : Table
-        Columns of the model, with the names of the new rows.
+        Table of the new rows with the columns of the model.
     scores : ndarray of shape (n_rows, n_components) or None
         Scores; NaN for rows with missing values that the model does not allow.
     columns : dict of str to ndarray
-        Further columns of the results: predictions, intervals, distances.
+        Other columns of the results: predictions, intervals, distances.
     reconstructions : dict of str to ndarray
         Predictions of the variables outside a panel, with limits.
     drift : list of Drift
         Drift of the components and of the selected variables.
     notes, warnings : list of str
-        Observations about the table, and about drift.
+        Observations about the table and about drift.
     """
 
     table: Table
@@ -93,7 +94,7 @@ class Application:
 def read_matching_table(
     path: Path, options: ReadOptions, found: Findings, preparation: dict[str, Any]
 ) -> tuple[Table, list[str]]:
-    """Read the columns of a model from a table; return the names of the ignored columns.
+    """Read the columns of a model from a file; also return ignored columns.
 
     Labels and the response may be absent.
     """
@@ -121,14 +122,14 @@ def read_matching_table(
 def align_columns(
     table: Table, model: VariableSelector, found: Findings, others: Sequence[str] = ()
 ) -> Table:
-    """Return the columns of a model; absent columns that it does not use become training means.
+    """Select the columns of a model; fill absent unused columns with means.
 
-    ``others`` are names of ignored columns, which an error may suggest.
+    ``others`` are names of ignored columns, which an error message may suggest.
 
     Raises
     ------
     TableError
-        If a column that the model uses is absent.
+        If a column required by the model is absent.
     """
     if not found.named:
         if len(table.names) != len(found.names):
@@ -166,7 +167,7 @@ def align_columns(
 
 
 def _uses(model: VariableSelector, found: Findings) -> np.ndarray:
-    """Return the mask of the variables with an effect on the results."""
+    """Mask the variables that affect the results."""
     coefficients = vars(model).get("coef_")
     if found.regression and coefficients is not None:
         return np.any(np.atleast_2d(to_numpy(coefficients)) != 0.0, axis=0) & found.support
@@ -209,7 +210,7 @@ def apply_model(
     preparation : dict
         Arguments of `prepare_table` for the training table.
     column_scales : sequence of float or None, default=None
-        Scales by which the command divided the columns of the training table.
+        Scales by which the columns of the training table were divided.
     n_training : int or None, default=None
         Number of training rows, if known.
 
@@ -227,12 +228,14 @@ def apply_model(
         result.notes.append(
             f"{plural(int(np.sum(~complete)), 'row')} with missing values "
             f"{'has' if np.sum(~complete) == 1 else 'have'} no results, because {found.method} "
-            "does not allow them"
+            "does not support missing values"
         )
     else:
         complete[:] = True
     if not complete.any():
-        raise TableError(f"{path}: all rows have missing values, which {found.method} refuses.")
+        raise TableError(
+            f"{path}: all rows have missing values, which {found.method} does not support."
+        )
     table = scale_columns(table._replace(X=_fill_unused(table.X, used, model)), column_scales)
     X = table.X if complete.all() else table.X[complete]
     with ignore_missing_names():
@@ -244,12 +247,12 @@ def apply_model(
 
 def _missing_in(X: Any, columns: np.ndarray) -> np.ndarray:
     if hasattr(X, "toarray"):
-        return np.zeros((X.shape[0], 1), dtype=bool)  # readers refuse missing sparse entries
+        return np.zeros((X.shape[0], 1), dtype=bool)  # sparse tables are complete
     return np.asarray(np.isnan(np.asarray(X)[:, columns]))
 
 
 def _fill_unused(X: Any, used: np.ndarray, model: VariableSelector) -> Any:
-    """Replace missing values of unused columns, which have no effect, by training means."""
+    """Replace missing values of unused columns by training means."""
     if hasattr(X, "toarray") or not np.isnan(X[:, ~used]).any():
         return X
     X = np.array(X, dtype=float)
@@ -259,7 +262,7 @@ def _fill_unused(X: Any, used: np.ndarray, model: VariableSelector) -> Any:
 
 
 def _expand(values: Any, complete: np.ndarray) -> np.ndarray:
-    """Return values of all rows, NaN where they were not computed."""
+    """Expand values of complete rows to all rows, with NaN elsewhere."""
     values = to_numpy(values)
     if complete.all():
         return values
@@ -330,7 +333,7 @@ def _describe_drift(
     X: Any,
     n_training: int | None,
 ) -> None:
-    """Compare the means of the new rows with those of the training rows."""
+    """Compare new rows with the training rows, and describe drift."""
     if result.scores is not None and result.scores.shape[1]:
         std = np.sqrt(to_numpy(model.explained_variance_).astype(float))
         names = [f"component {k + 1}" for k in range(std.size)]
@@ -352,11 +355,11 @@ def _describe_drift(
                 f"({drift.shift[k]:+.1f} standard deviations)"
                 for k in shifted[:MAX_REPORTED]
             )
-            verb = "has" if shifted.size == 1 else "have"
+            verb = "differs" if shifted.size == 1 else "differ"
             result.warnings.append(
-                f"{plural(int(shifted.size), noun)} of {len(drift.names):,} {verb} another mean "
-                f"than in the training rows: {listed}. The new rows may come from another "
-                "population, or from another instrument."
+                f"{plural(int(shifted.size), noun)} of {len(drift.names):,} {verb} in mean "
+                f"from the training rows: {listed}. The new rows may come from another population "
+                "or instrument."
             )
 
 
@@ -371,7 +374,7 @@ def compare_means(
     std: np.ndarray,
     n_training: int | None = None,
 ) -> Drift:
-    """Compare columns of new rows with the means and standard deviations of training rows."""
+    """Compare new rows with means and standard deviations of training rows."""
     std = np.where(std > 0.0, std, np.nan)
     Z = (np.asarray(values, dtype=float) - mean) / std
     count = np.sum(~np.isnan(Z), axis=0)

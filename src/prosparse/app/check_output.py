@@ -1,4 +1,4 @@
-"""Printed findings of a check."""
+"""Output of the findings of a check."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_PRINTED = 4  # maximum number of findings in the summary of an analysis
 
 
 def summarize_check(path: Path, result: FileCheck) -> dict[str, Any]:
-    """Return the check of a file as plain JSON."""
+    """Convert the check of a file to objects that JSON supports."""
     return {
         "file": str(path),
         "rows": result.shape[0],
@@ -37,7 +37,7 @@ def summarize_check(path: Path, result: FileCheck) -> dict[str, Any]:
 def print_check(path: Path, result: FileCheck, fix: str, written: Path | None) -> None:
     """Print the findings of a file, and the command that applies their fixes.
 
-    ``fix`` contains the given options and those of the findings.
+    ``fix`` contains the given options and the options that fix the findings.
     """
     n, p = result.shape
     rows: list[tuple[Text, Text]] = [

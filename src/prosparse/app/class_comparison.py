@@ -1,8 +1,8 @@
 """Comparison of two classes, one variable at a time.
 
-A joint selection contains the variables that predict the class given the others. If many variables
-differ between the classes, few of them may suffice to predict the class, or no single set stands
-out. Tests of each variable answer the other question: which variables differ at all.
+A joint selection contains the variables that predict the class given the other variables. If many
+variables differ between the classes, a few may be sufficient to predict the class, or no single set
+may stand out. Separate tests answer another question: which variables differ between the classes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..errors import plural
 from ..phrases import quote_name
 from ..structure.false_discoveries import adjust_pvalues
 
-LEVEL = 0.05  # false discovery rate of the variables that differ
+LEVEL = 0.05  # false discovery rate of the tests
 MAX_NAMED = 5  # maximum number of variables in the note
-MIN_ROWS = 2  # rows of each class, for a variance
+MIN_ROWS = 2  # minimum number of rows per class, for a variance
 
 
 class ClassComparison(NamedTuple):
@@ -34,7 +34,7 @@ class ClassComparison(NamedTuple):
 def compare_classes(X: Any, y: np.ndarray) -> ClassComparison | None:
     """Test whether the mean of each variable differs between two classes.
 
-    Returns None if there are not two classes of at least two rows.
+    The result is None unless there are two classes of at least two rows.
     """
     classes, codes = np.unique(y, return_inverse=True)
     counts = np.bincount(codes)
@@ -58,7 +58,7 @@ def compare_classes(X: Any, y: np.ndarray) -> ClassComparison | None:
 def describe_comparison(
     found: ClassComparison, names: Sequence[str], classes: Sequence[object]
 ) -> str:
-    """State in a sentence which variables differ between the classes."""
+    """Describe in a sentence which variables differ between the classes."""
     different = np.flatnonzero(found.qvalues <= LEVEL)
     top = different[np.argsort(found.pvalues[different], kind="stable")][:MAX_NAMED]
     listed = ", ".join(quote_name(names[k]) for k in top)

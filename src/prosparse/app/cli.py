@@ -1,7 +1,7 @@
 """Command-line interface: ``prosparse check | select | panel | ...``.
 
-The commands are imported when one of them is called, so that ``prosparse --help`` does not import
-NumPy and scikit-learn.
+Commands are imported on first use, so that ``prosparse --help`` does not import NumPy and
+scikit-learn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMMANDS = {
 
 @cache
 def load_commands() -> Any:
-    """Return the group of the commands with their options."""
+    """Build the group of all commands with their options."""
     from .commands import add_to
     from .serve.command import add_to as add_page
 
@@ -43,7 +43,7 @@ def load_commands() -> Any:
 
 @cache
 def _load_page() -> Any:
-    """Return the command ``serve``, without importing the others."""
+    """Build the command ``serve`` without importing the other commands."""
     from .serve.command import add_to
 
     single = typer.Typer()
@@ -60,14 +60,14 @@ def _hide_flag_types(parameters: list[Any]) -> list[Any]:
 
 
 class Command(TyperCommand):
-    """Command whose flags are shown without a type."""
+    """Command whose help shows flags without a type."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _hide_flag_types(super().get_params(ctx))
 
 
 class LazyGroup(TyperGroup):
-    """Group of commands that are imported when one of them is called."""
+    """Group of commands that are imported on first use."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

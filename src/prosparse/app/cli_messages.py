@@ -1,7 +1,7 @@
-"""Estimator messages with options of the command instead of parameters.
+"""Translation of estimator messages to options of the command.
 
-Estimators quote their parameters in backquotes. The descriptions of the methods map parameters to
-command-line options: ``n_components`` becomes ``--components``.
+Estimators write parameters in backquotes. The descriptions of the methods map parameters to
+command-line options, such as ``n_components`` to ``--components``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ..registry import Method
 from ..tables.base import quote
 
-# Parameters that the command sets for several methods.
+# Parameters of several methods and the corresponding options.
 _COMMON_OPTIONS = {
     "n_components": "--components",
     "max_iter": "--max-iter",
@@ -26,7 +26,7 @@ _COMMON_OPTIONS = {
     "y": "the response",
     "X": "the table",
 }
-# Fitted attributes, as the results of the command present them.
+# Fitted attributes, as named in the results of the command.
 _ATTRIBUTES = {
     "support_": "the selection",
     "ranking_": "the ranking",
@@ -62,7 +62,7 @@ def translate_parameters(message: str, method: Method) -> str:
 def name_positions(message: str, columns: Sequence[str], rows: Sequence[str] | None) -> str:
     """Replace positions of rows and columns by their names.
 
-    Rows without names are counted from 1, as in messages about the file.
+    Rows without names are numbered from 1, as in messages about the file.
     """
 
     def replace(match: re.Match[str]) -> str:

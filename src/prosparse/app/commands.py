@@ -338,8 +338,8 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Table whose scores the report shows. It is read like the table of the model, "
-            "except for options that are given.",
+            help="Table whose scores the report shows. It is read with the options of the model, "
+            "which options on the command line override.",
         ),
     ] = None,
     plots: Plots = None,
@@ -482,9 +482,9 @@ def _analysis_options(
     method_options: Mapping[str, object],
     **others: Any,
 ) -> AnalysisOptions:
-    """Combine groups of options, whose fields are also fields of the result.
+    """Combine groups of options to the options of an analysis.
 
-    ``others`` may contain the settings of a file of roles. Given options override them.
+    ``others`` may contain the settings of a roles file, which are overridden by given options.
     """
     settings = {name: others.pop(name) for name in (*ANALYSIS,) if name in others}
     for group in groups:
@@ -534,8 +534,8 @@ def _read_costs(path: Path) -> dict[str, float]:
 
 
 def _merge_options(stored: ReadOptions, given: ReadOptions) -> ReadOptions:
-    """Replace stored options by those that are given."""
-    if stored.labels is not None:  # labels of other rows
+    """Replace stored options by given options."""
+    if stored.labels is not None:  # stored labels belong to other rows
         stored = stored.without_annotations()._replace(labels=None)
     return merge_options(stored._replace(response=None), given)
 
@@ -596,7 +596,8 @@ def _write_analysis(
 ) -> tuple[Result, Path, str | None]:
     """Analyse a table and write a folder of results.
 
-    Returns the result, the folder, and the name of the table whose results were replaced, if any.
+    The result of the analysis, the folder, and the name of the table whose results were replaced
+    (or None) are returned.
     """
     folder = output or Path(f"{file_stem(file)}-prosparse")
     formats = parse_plots(plots)
@@ -612,7 +613,7 @@ def _write_analysis(
 
 
 def _find_replaced(model: Path, result: Result) -> str | None:
-    """Return the name of a table with other content whose results are replaced."""
+    """Return the name of another table whose results are replaced, or None."""
     earlier = read_fitted_table(model)
     if earlier is None or earlier.digest == result.about["file"]["SHA-256"]:
         return None
@@ -624,9 +625,9 @@ def _find_replaced(model: Path, result: Result) -> str | None:
 
 @contextmanager
 def errors_to_exit_code(method: str | None = None) -> Iterator[None]:
-    """Print errors on one line and exit with a code.
+    """Print errors on one line and exit with the corresponding code.
 
-    Parameters of ``method`` are printed as command-line options.
+    Parameters of ``method`` are translated to command-line options.
     """
     known = {description.name: description for description in METHODS.values()}
     description = known.get(method or "", next(iter(METHODS.values())))

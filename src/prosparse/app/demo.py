@@ -1,8 +1,8 @@
-"""Demonstration on built-in data.
+"""Demonstration with built-in data.
 
-The handwritten digits of scikit-learn are analysed alone and among permuted columns. The
-introductory example of Mattei, Bouveyron and Latouche (2016) is simulated, and the number of
-variables is selected by the marginal likelihood (evidence).
+The handwritten digits of scikit-learn are analysed with and without added permuted columns. Data as
+in the introductory example of Mattei, Bouveyron and Latouche (2016) are simulated, and the number
+of variables is selected by the marginal likelihood (evidence).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run_demo(folder: Path) -> None:
 
 def analyse_digits(folder: Path) -> FDRPCA:
     """Select correlated pixels of 1,797 images of handwritten digits."""
-    has_pandas = find_spec("pandas") is not None  # pandas provides names of the pixels
+    has_pandas = find_spec("pandas") is not None  # pandas is required for names of the pixels
     X, digit = load_digits(return_X_y=True, as_frame=has_pandas)
     print("Handwritten digits (scikit-learn): 1797 images of 64 pixels")
     model = FDRPCA().fit(X)

@@ -1,4 +1,4 @@
-"""Diagnostics: null datasets, stability selection, redundant variables."""
+"""Diagnostics by null datasets, stability selection and redundancy."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..models._base import VariableSelector
 from ..report.redundancy import find_redundancy
 from ..stability import permutation_null, stability_selection
 
-DEFAULT_PERMUTATIONS = 10  # five of each kind; a standard deviation needs at least four
-MAX_FIT_SECONDS = 2.0  # maximum duration of a fit for null datasets by default
-MAX_SECONDS = 6.0  # time limit of the null datasets by default
+DEFAULT_PERMUTATIONS = 10  # five of each kind; a standard deviation requires at least four
+MAX_FIT_SECONDS = 2.0  # maximum duration of a fit for which null datasets are the default
+MAX_SECONDS = 6.0  # default time limit of the null datasets
 
 
 class Diagnostics(NamedTuple):
-    """Results for the report as plain JSON, and notes on skipped diagnostics."""
+    """Results for the report, and notes on skipped diagnostics."""
 
     about: dict[str, Any]
     notes: list[str]
@@ -40,8 +40,8 @@ def run_diagnostics(
 ) -> Diagnostics:
     """Run the diagnostics of a fitted model.
 
-    ``permutations`` is the number of null datasets; None is `DEFAULT_PERMUTATIONS` if a fit is
-    fast. ``halves`` is the number of random halves of the rows; 0 for none.
+    ``permutations`` is the number of null datasets; None stands for `DEFAULT_PERMUTATIONS` if a fit
+    is fast. ``halves`` is the number of random halves of the rows, possibly 0.
     """
     about: dict[str, Any] = {}
     notes: list[str] = []

@@ -1,4 +1,4 @@
-"""Estimators from the options of the command."""
+"""Construction of estimators from the options of the command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AnalysisOptions(NamedTuple):
 
     method: str = DEFAULT_METHOD  # name of the method on the command line
     components: int | str = "auto"
-    method_options: Mapping[str, object] = {}  # values by option, None if not given
+    method_options: Mapping[str, object] = {}  # values by option; None if not given
     scale: bool = False  # whether to scale columns to unit variance
     log1p: bool = False  # whether to replace every value x by log(1 + x)
     missing: str = "error"  # one of `MISSING`
@@ -33,17 +33,17 @@ class AnalysisOptions(NamedTuple):
     exclude: tuple[str, ...] = ()  # variables that a panel must not contain
     costs: Mapping[str, float] = {}  # cost of each variable of a panel by name
     tables: tuple[Path, ...] = ()  # further tables of the same rows
-    permutations: int | None = 0  # number of null datasets; None: a few if a fit is fast
+    permutations: int | None = 0  # number of null datasets; None: by default, if a fit is fast
     stability: int = 0  # number of random halves of the rows, for stability selection
 
     @property
     def description(self) -> Method:
-        """Description of the method."""
+        """Description of the selected method."""
         return next(method for method in METHODS.values() if method.name == self.method)
 
 
 def build_estimator(options: AnalysisOptions) -> VariableSelector:
-    """Build the estimator, without the parameters that refer to single variables.
+    """Build the estimator, except for parameters that refer to variables.
 
     Options without an effect on the method raise a `ParameterError`.
     """
@@ -70,7 +70,7 @@ def build_estimator(options: AnalysisOptions) -> VariableSelector:
 
 
 def _method_parameters(options: AnalysisOptions) -> dict[str, Any]:
-    """Return the parameters that the options of the methods set."""
+    """Convert the options of the methods to parameters."""
     known = {option.name: option for option in options.description.options or ()}
     for name, value in options.method_options.items():
         if value is not None and name not in known:
@@ -124,7 +124,7 @@ def set_variables(model: VariableSelector, options: AnalysisOptions, names: Sequ
 
 
 def set_views(model: VariableSelector, views: Mapping[str, list[int]]) -> None:
-    """Set the columns of each of several tables, which stand side by side."""
+    """Set the columns of each of several joined tables."""
     if len(views) > 1:
         model.set_params(views=[slice(min(k), max(k) + 1) for k in views.values()])
 

@@ -1,8 +1,8 @@
-"""Description of an analysis for reports and model files, as JSON.
+"""Description of an analysis for reports and model files.
 
-The keys are ``title``, ``check``, ``data``, ``settings``, ``notes``, ``warnings``, ``label``,
-``total_variance``, ``column_scales``, ``command``, ``script``, ``file``, ``versions``,
-``read_options``, ``preparation``, ``seconds`` and those of `diagnostics`.
+The description is a dictionary with the keys ``title``, ``check``, ``data``, ``settings``,
+``notes``, ``warnings``, ``label``, ``total_variance``, ``column_scales``, ``command``, ``script``,
+``file``, ``versions``, ``read_options``, ``preparation``, ``seconds`` and those of `diagnostics`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TYPES: dict[str, type] = {
 def describe_data(
     table: Table, model: VariableSelector, shape: tuple[int, int], read_options: ReadOptions
 ) -> dict[str, str]:
-    """Describe the fitted table; ``shape`` is that of the table in the file."""
+    """Describe the fitted table; ``shape`` is the shape of the file's table."""
     n, p = table.X.shape
     described = {"file": table.path.name, "rows": f"{n:,}", "variables": f"{p:,}"}
     if shape != (n, p):
@@ -52,7 +52,7 @@ def describe_data(
 
 
 def describe_covariate(values: np.ndarray) -> str:
-    """Return "number", or the number of levels of a category."""
+    """Return "number", or the number of levels of a categorical covariate."""
     return "number" if values.dtype.kind == "f" else plural(np.unique(values).size, "level")
 
 
@@ -88,18 +88,18 @@ def describe_settings(options: AnalysisOptions, model: VariableSelector) -> dict
 
 
 def describe_file(path: Path) -> dict[str, str]:
-    """Describe the file by size and digest, which identify its content."""
+    """Describe the content of the file by size and digest."""
     return {"file size": f"{path.stat().st_size:,} bytes", "SHA-256": sha256(path)}
 
 
 def store_read_options(read_options: ReadOptions, table: Table) -> dict[str, Any]:
-    """Return the options that read another table in the same way, for JSON."""
+    """Return the options for reading another table in the same way, for JSON."""
     identifiers = (*read_options.identifiers, *table.identifiers)
     return read_options._replace(identifiers=identifiers).to_json()
 
 
 def load_read_options(about: dict[str, Any]) -> ReadOptions:
-    """Return the read options in a model file, without invalid values."""
+    """Return the valid read options in a model file."""
     stored = about.get("read_options", {})
     options: dict[str, Any] = {}
     for name, default in ReadOptions()._asdict().items():
@@ -118,7 +118,7 @@ def load_read_options(about: dict[str, Any]) -> ReadOptions:
 
 
 def load_preparation(about: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `prepare_table` in a model file, if valid."""
+    """Return the valid arguments of `prepare_table` in a model file."""
     stored = about.get("preparation", {})
     arguments: dict[str, Any] = {}
     if isinstance(stored.get("log1p"), bool):
@@ -148,7 +148,7 @@ def validate_about(about: Any) -> dict[str, Any]:
 
 
 def count_training_rows(about: dict[str, Any]) -> int | None:
-    """Return the number of rows of the fit, or None if it is unknown."""
+    """Return the number of rows of the fit, or None if unknown."""
     count = about["data"].get("rows", "").replace(",", "")
     return int(count) if count.isdecimal() else None
 
@@ -156,7 +156,7 @@ def count_training_rows(about: dict[str, Any]) -> int | None:
 def describe_new_data(about: dict[str, Any], table: Table, model: str) -> dict[str, Any]:
     """Adapt the description of a saved model to the scores of another table.
 
-    The description is unchanged if the model was fitted to this file.
+    The description is unchanged if the model was fitted to the same file.
     """
     if about["file"].get("SHA-256") == sha256(table.path):
         return about

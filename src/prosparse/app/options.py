@@ -1,8 +1,8 @@
-"""Options of the commands, in groups that commands share.
+"""Groups of options that several commands have in common.
 
-A command declares groups of options by the types of its parameters, such as `TableOptions`.
-`with_options` converts it to the flat function that typer needs. The options of the methods come
-from their descriptions.
+The types of a command's parameters, such as `TableOptions`, declare groups of options.
+`with_options` converts the command to the flat function required by typer. Options of the methods
+are taken from their descriptions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ output_option = functools.partial(typer.Option, rich_help_panel="Output")
 _TABLE_HELP = "Table: CSV, TSV, XLSX, ODS, Parquet, Arrow, NPZ, NPY, MTX or H5AD."
 File = Annotated[Path, typer.Argument(metavar="FILE", help=_TABLE_HELP)]
 _TEXT = tuple(extension for extension, reader in READERS.items() if reader is read_delimited)
-# Extensions of the formats that use an option.
+# Extensions of the file formats to which an option applies.
 _FORMATS = {
     "sheet": EXTENSIONS,
     "encoding": _TEXT,
@@ -82,7 +82,7 @@ class TableOptions(NamedTuple):
         list[str] | None,
         _column(
             help="Columns whose effects are removed before the analysis: age,sex,C(batch). Text "
-            "and C(...) are categories. For "
+            "columns and C(...) are categorical. For "
             f"{', '.join(m.name for m in offered().values() if m.accepts_covariates)}."
         ),
     ] = None
@@ -139,7 +139,9 @@ class TableOptions(NamedTuple):
     ] = None
     skip_lines: Annotated[
         str | None,
-        _file_format(metavar="N,N", help="Numbers of lines that are not read, such as units."),
+        _file_format(
+            metavar="N,N", help="Numbers of lines that are not read, such as lines of units."
+        ),
     ] = None
     ignore_rows: Annotated[
         list[str] | None,
@@ -153,16 +155,17 @@ class TableOptions(NamedTuple):
         Path | None,
         _column(
             metavar="FILE",
-            help="File of roles written by prosparse check --write. Given options override it.",
+            help="File of roles written by prosparse check --write. Options on the command line "
+            "override it.",
         ),
     ] = None
 
     def analysis_settings(self) -> dict[str, Any]:
-        """Return the settings of the analysis in the file of roles."""
+        """Return the settings of the analysis in the roles file."""
         return {} if self.roles is None else read_roles(self.roles).analysis
 
     def read_options(self, file: Path | None, response: str | None = None) -> ReadOptions:
-        """Return the options for the reader of a table, if the command reads one.
+        """Convert the options to `ReadOptions`; ``file`` may be None.
 
         Options that are invalid or have no effect on the file raise a `ParameterError`.
         """
@@ -209,7 +212,7 @@ class TableOptions(NamedTuple):
         )
 
     def _refuse_unused(self, file: Path | None) -> None:
-        """Raise an error for options that the format of the file does not use."""
+        """Raise an error for options that have no effect on the file's format."""
         defaults = TableOptions()
         given = [name for name in self._fields if getattr(self, name) != getattr(defaults, name)]
         if file is None and given:
@@ -232,7 +235,7 @@ def _decode(argument: str | None) -> str | None:
 
 
 def _parse_lines(value: str | None) -> tuple[int, ...]:
-    """Return the line numbers in a list such as "2,3"."""
+    """Parse a list of line numbers such as "2,3"."""
     parts = [] if value is None else [part.strip() for part in value.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise ParameterError(
@@ -254,9 +257,9 @@ class PreparationOptions(NamedTuple):
         str,
         _preprocessing(
             metavar="|".join(MISSING),
-            help="Handling of missing values. drop: remove rows or columns, whichever loses less; "
-            "impute: by the model itself (fdrpca, panel, sca), or predictions from principal "
-            "components (other methods).",
+            help="Handling of missing values. drop: remove rows or columns, whichever loses "
+            "fewer values; impute: by the model itself (fdrpca, panel, sca), or by predictions "
+            "from principal components (other methods).",
         ),
     ] = "error"
 
@@ -301,8 +304,8 @@ class DiagnosticOptions(NamedTuple):
             metavar="N",
             min=0,
             help="Number of null datasets (random signs, or permuted columns or response), which "
-            "show the selection without shared variance; 0 for none, and for no other refits. "
-            "Default: 10 if a fit is fast.",
+            "show the selection expected without shared variance; 0 disables these and all other "
+            "refits. Default: 10 if a fit is fast.",
         ),
     ] = None
     stability: Annotated[
@@ -325,7 +328,7 @@ Plots = Annotated[
 
 
 def parse_plots(value: str | None) -> tuple[str, ...]:
-    """Return the formats in a list such as "svg,pdf"."""
+    """Parse a list of formats such as "svg,pdf"."""
     formats = () if value is None else tuple(part.strip().lower() for part in value.split(","))
     for name in formats:
         check_choice("--plots", name, FORMATS)
@@ -342,7 +345,7 @@ class OutputOptions(NamedTuple):
 
 
 class MethodOptions(dict[str, object]):
-    """Values of the options of the methods by name, None if not given."""
+    """Values of the options of the methods by name; None if not given."""
 
 
 _GROUPS: tuple[Any, ...] = (
@@ -358,7 +361,7 @@ _GROUPS: tuple[Any, ...] = (
 def with_options(
     command: Callable[..., None], methods: Iterable[Method] = ()
 ) -> Callable[..., None]:
-    """Expand the groups of options of a command to single parameters for typer.
+    """Expand groups of options to single parameters for typer.
 
     A parameter of type `MethodOptions` contains the options of the ``methods``.
     """
@@ -413,7 +416,7 @@ def to_flag(name: str) -> str:
 def method_parameters(methods: Iterable[Method]) -> list[inspect.Parameter]:
     """Return the options of the methods as parameters for typer.
 
-    Methods may share options of the same name and type.
+    Several methods may have an option of the same name and type.
     """
     options: dict[str, dict[str, Option]] = {}
     for method in methods:
@@ -440,7 +443,7 @@ def method_parameters(methods: Iterable[Method]) -> list[inspect.Parameter]:
             else f"{description[0].upper()}{description[1:]}."
             for description, names in method_names.items()
         )
-        # A flag has an explicit name, so that typer adds no negative form.
+        # Flags have explicit names, so that typer adds no negative form.
         flags = (f"--{name}",) if value_type is bool else ()
         parameters.append(
             inspect.Parameter(

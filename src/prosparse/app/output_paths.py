@@ -1,7 +1,7 @@
-"""Output paths: default names, and checks that run before the analysis.
+"""Default output paths, and checks of paths before the analysis.
 
-An output never replaces an input or a file that prosparse did not write. Without --output it also
-never replaces results of another table.
+Outputs never replace inputs or files not written by prosparse. Without --output, they also never
+replace results of another table.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ IMPUTED = ("imputed.csv", "imputed_cells.csv")
 APPLICATION_RESULTS = (
     "scores.csv", "predictions.csv", "reconstructions.csv", "drift.csv", MODEL, REPORT
 )  # fmt: skip
-PLOT_METADATA = {"Software": "prosparse"}  # PNG text by which a plot is recognised
-_PLOT_HEAD = 1024  # bytes of a PNG file that contain this text
+PLOT_METADATA = {"Software": "prosparse"}  # PNG text by which plots are recognised
+_PLOT_HEAD = 1024  # number of leading bytes of a PNG file that contain this text
 
 
 def file_stem(path: Path) -> str:
@@ -46,7 +46,7 @@ def model_name(model: Path) -> str:
 def default_report_path(model: Path, data: Path | None) -> Path:
     """Return the default path of a report.
 
-    The report of ``data`` has its own name, because it must not replace the report of the model.
+    The report of ``data`` has another name, because it must not replace the report of the model.
     """
     if data is not None:
         return Path(f"{file_stem(data)}-report.html")
@@ -57,7 +57,7 @@ def default_report_path(model: Path, data: Path | None) -> Path:
 
 
 def input_files(read_options: ReadOptions, *files: Path | None) -> list[Path]:
-    """Return all files that a command reads, and that no output may replace."""
+    """Return all input files of a command, which no output may replace."""
     labels = None if read_options.labels is None else Path(read_options.labels)
     return [file for file in (*files, labels) if file is not None]
 
@@ -96,12 +96,12 @@ def check_results_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
         names = ", ".join(sorted(entry.name for entry in content)[:3])
         raise ParameterError(
             f"{path} contains files with the names of results ({names}) but no valid {MODEL}, and "
-            "may be the work of another program: select another folder with --output."
+            "may have been written by another program: select another folder with --output."
         )
 
 
 def _is_model(path: Path) -> bool:
-    """Return whether a file looks like a model, without loading it."""
+    """Return whether a file has the structure of a model file."""
     if not path.is_file() or not zipfile.is_zipfile(path):  # reading a pipe would block
         return False
     try:
@@ -124,7 +124,7 @@ def check_model_path(path: Path) -> None:
 
 
 def check_roles_path(path: Path) -> None:
-    """Raise an error if a file that is not a file of roles would be replaced."""
+    """Raise an error if a file that is not a roles file would be replaced."""
     if path.is_file() and not is_roles_file(path):
         raise ParameterError(
             f"{path} exists and is not a file of roles written by prosparse: move it, or select "
@@ -185,7 +185,7 @@ def _check_writable(path: Path, folder: Path) -> None:
 
 
 def _is_inside(file: Path, folder: Path) -> bool:
-    """Return whether a file, or the target of a link, is in a folder."""
+    """Return whether a file or the target of a link is in a folder."""
     return any(
         Path(resolve(folder)) in Path(resolve(file)).parents
         for resolve in (os.path.realpath, os.path.abspath)
@@ -207,14 +207,14 @@ def _refuse_long_names(path: Path) -> Iterator[None]:
 
 
 class FittedTable(NamedTuple):
-    """File that a saved model was fitted to."""
+    """File to which a saved model was fitted."""
 
     file: str
     digest: str
 
 
 def read_fitted_table(model: Path) -> FittedTable | None:
-    """Return the table that a model file was fitted to, or None."""
+    """Read which table a saved model was fitted to; None if unknown."""
     try:
         about = load_with_about(model)[1]["about"]
         return FittedTable(str(about["data"]["file"]), str(about["file"]["SHA-256"]))

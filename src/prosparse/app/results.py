@@ -1,4 +1,4 @@
-"""Folder of results: tables, model and report, written as a whole."""
+"""Writing of the folder of results: tables, model and report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCORES = "scores.csv"
 
 @contextmanager
 def replace_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder, which replaces ``path`` after success.
+    """Yield a temporary folder that replaces ``path`` after success.
 
     Links are followed. The permissions of earlier results and of their folder are preserved.
     """
@@ -44,7 +44,7 @@ def replace_folder(path: Path) -> Iterator[Path]:
     try:
         with _replace_target(path, Path(os.path.realpath(path))) as partial:
             yield partial
-    except OSError as error:  # the error refers to ``path``, not to the temporary folder
+    except OSError as error:  # the error must refer to ``path``, not to the temporary folder
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from error
 
 
@@ -61,7 +61,7 @@ def _replace_target(path: Path, target: Path) -> Iterator[Path]:
                 file.chmod(stat.S_IMODE(earlier.stat().st_mode))
             flush(file)
         partial.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o777 & ~umask())
-        if target.exists():  # renamed, not removed, so that results exist at all times
+        if target.exists():  # renamed instead of removed, so that results exist at all times
             check_results_folder(path)
             target.rename(before)
         partial.rename(target)
@@ -106,9 +106,9 @@ def write_results(result: Result, folder: Path, plots: Sequence[str] = ()) -> No
 
 
 def _write_imputed(result: Result, ids: Sequence[object], folder: Path) -> None:
-    """Write the table without missing values, and the imputed values with 95 % intervals.
+    """Write the completed table, and imputed values with 95 % intervals.
 
-    The values have the units of the file.
+    Values are in the units of the file.
     """
     table, model, about, _ = result
     missing = np.isnan(np.asarray(table.X))
@@ -145,7 +145,7 @@ def plot_model(
     label: Sequence[Any] | None,
     about: Mapping[str, Any],
 ) -> None:
-    """Write all plots of a model, with the tests of its labels."""
+    """Write all plots of a model, with tests of the labels."""
     robustness = Robustness.from_json(about.get("robustness"))
     announce("drawing the plots")
     write_plots(
@@ -301,7 +301,7 @@ def _write(path: Path, header: list[str], rows: Iterable[Sequence[object]]) -> N
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         for row in (header, *rows):
-            # Spreadsheet programs must not run a name as a formula.
+            # Spreadsheet programs must not execute names as formulas.
             writer.writerow(
                 [escape_formula(cell) if isinstance(cell, str) else cell for cell in row]
             )

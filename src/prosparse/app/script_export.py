@@ -1,4 +1,4 @@
-"""Python script that repeats an analysis with the interface of prosparse."""
+"""Export of a Python script that repeats an analysis."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def export_script(
     scaled: bool,
     further: Sequence[tuple[Path, ReadOptions]] = (),
 ) -> str:
-    """Write a script that reads and prepares the table, and fits the model.
+    """Write a script that reads and prepares a table, and fits the model.
 
     ``scaled`` states whether the columns were divided by their standard deviations before the fit.
-    ``further`` are further tables of the same rows.
+    ``further`` contains the paths and options of other tables with the same rows.
     """
     reading = [_format_reading(*source) for source in ((path, read_options), *further)]
     preparing = {

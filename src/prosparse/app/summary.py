@@ -1,4 +1,4 @@
-"""Printed results of the commands: JSON, or a short table."""
+"""Output of the results of the commands as JSON or as a short table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_PANEL = 200  # maximum number of variables of a panel
 
 
 def summarize(result: Result, output: Path) -> dict[str, Any]:
-    """Return the results as plain JSON."""
+    """Convert the results to objects that JSON supports."""
     found, about = result.found, result.about
     null = PermutationNull.from_json(about.get("permutation_null"))
     stability = Stability.from_json(about.get("stability"), found.names)
@@ -127,7 +127,7 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
     rows += _list_variables(result)
     rows.append(("results", str(output / REPORT if output.is_dir() else output)))
     if replaced:
-        rows.append(("", f"replaced earlier results of {replaced}, which had other data"))
+        rows.append(("", f"replaced earlier results of {replaced}, computed from other data"))
     _print_rows(rows)
     for warning in about["warnings"]:
         Console(stderr=True).print(
@@ -156,7 +156,7 @@ def _describe_fit(result: Result) -> tuple[str, str]:
 
 
 def _describe_panel(found: Findings, reconstruction: Reconstruction) -> list[tuple[str, str]]:
-    """List all variables of a panel, and what it and smaller panels explain on held-out rows."""
+    """List the variables of a panel, and the held-out R² of smaller panels."""
     names = [quote_name(found.names[k]) for k in reconstruction.order[:MAX_PANEL]]
     more = f", … ({found.n_selected - MAX_PANEL:,} more)" if found.n_selected > MAX_PANEL else ""
     path, std = reconstruction.heldout_r2_path, reconstruction.heldout_r2_path_std
@@ -199,7 +199,7 @@ def _list_variables(result: Result) -> list[tuple[str, str]]:
 def summarize_application(
     applied: Application, file: Path, model: Path, output: Path
 ) -> dict[str, Any]:
-    """Return the results of a model for new rows as plain JSON."""
+    """Convert results for new rows to objects that JSON supports."""
     return {
         "file": str(file),
         "model": str(model),

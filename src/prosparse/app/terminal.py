@@ -1,11 +1,11 @@
 """Output of arbitrary names to terminals.
 
-Names of columns may contain any script, and a terminal may support only ASCII. Characters that it
-cannot show are written as escapes such as ``\\u03b1``, and typographic marks as ASCII, so that
-printing never fails after a long computation.
+Names of columns may contain any script, but a terminal may support only ASCII. Unsupported
+characters are written as escapes such as ``\\u03b1``, and typographic marks as ASCII, so that
+printing does not fail after a long computation.
 
 Names may also contain control sequences, which change colours or the title of a terminal.
-`escape_control` writes these as escapes.
+`escape_control` replaces these by escapes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def escape_control(text: str) -> str:
 def install_ascii_fallback() -> None:
     """Make standard output and standard error accept any text.
 
-    If a stream is closed, as by ``2>&-``, its text is discarded.
+    Text for a closed stream, as with ``2>&-``, is discarded.
     """
     codecs.register_error(_HANDLER, _encode_ascii)
     for name in ("stdout", "stderr"):
@@ -58,7 +58,7 @@ def install_ascii_fallback() -> None:
 def decode_argument(argument: str) -> str:
     """Decode an argument as UTF-8 if Python assumed an ASCII terminal.
 
-    Python represents unknown bytes of an argument as lone surrogates.
+    Python represents bytes it cannot decode as lone surrogates.
     """
     try:
         return os.fsencode(argument).decode("utf-8")

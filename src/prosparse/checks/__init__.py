@@ -1,7 +1,7 @@
 """Check of a table before an analysis.
 
-`check` examines a data matrix, and `check_file` a file. Both detect problems that would invalidate
-an analysis, and name the options that fix them.
+`check` examines a data matrix, and `check_file` a file. Both report problems that would invalidate
+an analysis, with the options that fix them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def check(X: TableLike) -> TableCheck:
-    """Detect problems of a table before it is analysed.
+    """Detect problems of a data matrix before an analysis.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ def check(X: TableLike) -> TableCheck:
     Returns
     -------
     TableCheck
-        Findings, the most severe first. Each names columns and rows, and the option of the command
-        that fixes it.
+        Findings, the most severe first. Each finding names the columns and rows, and the option of
+        the command that fixes the problem.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def check(X: TableLike) -> TableCheck:
 
 
 def __getattr__(name: str) -> object:
-    # Readers of files are imported on first use.
+    # File readers are imported on first use.
     if name in ("FileCheck", "check_file", "correct_file"):
         from . import files
 

@@ -1,4 +1,4 @@
-"""Findings about cells that are not numbers, in columns of numbers."""
+"""Findings about non-numeric cells in numeric columns."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..tables.number_format import NumberFormat
 from ..tables.quoting import quote_argument
 from .result import Finding, Severity, capitalise, list_names, name_columns
 
-MIN_NUMERIC = 0.5  # proportion of numbers in a column of numbers with other cells
-MAX_CODES = 12  # maximum number of different codes in an option
+MIN_NUMERIC = 0.5  # minimum proportion of numbers in a numeric column with other cells
+MAX_CODES = 12  # maximum number of distinct codes in an option
 _MIXED = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
 _THOUSANDS = {
     "comma": re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?"),
@@ -28,16 +28,16 @@ _THOUSANDS = {
 
 
 class CellColumn(NamedTuple):
-    """Cells of a column: numbers, and the texts of the other cells."""
+    """Numbers of a column, and the texts of all other cells."""
 
-    numbers: np.ndarray  # (n,) NaN where a cell is missing or not a number
+    numbers: np.ndarray  # (n,) NaN where a cell is missing or not numeric
     others: Counter[str]  # texts that are neither numbers nor missing
     n_filled: int  # number of cells that are not missing
     limits: list[int]  # rows of the cells with a limit of detection
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the column contains numbers, perhaps with codes."""
+        """Whether the column contains numbers, possibly with codes."""
         n_limits = sum(count for text, count in self.others.items() if is_censored(text))
         n_formatted = sum(count for text, count in self.others.items() if _is_formatted(text))
         n_numbers = self.n_filled - sum(self.others.values()) + n_formatted
@@ -99,8 +99,8 @@ def find_cell_problems(
             severity,
             f"{plural(sum(limits.values()), 'cell')} in {name_columns(names)} "
             f"{'states' if sum(limits.values()) == 1 else 'state'} a limit of detection instead of "
-            f"a value, such as {list_names([example])}. Use half the limit, the limit (lod) or "
-            "missing values.",
+            f"a value, such as {list_names([example])}. Replace such cells by half the "
+            "limit (half), the limit (lod) or missing values (missing).",
             columns=names,
             fix="--censored half",
         )
@@ -109,7 +109,7 @@ def find_cell_problems(
 
 
 def _number_kind(text: str, decimal: str) -> str | None:
-    """Return the option that reads a number in another format, or None."""
+    """Return the option for a number in another format, or None."""
     for mark, pattern in _THOUSANDS.items():
         if pattern.fullmatch(text):
             if mark == "comma" and decimal == ".":
@@ -127,7 +127,7 @@ def _number_kind(text: str, decimal: str) -> str | None:
 
 def _formats(formats: dict[str, dict[str, str]], severity: Severity) -> Iterator[Finding]:
     if "--decimal mixed" in formats and "--thousands comma" in formats:
-        # 3,7 is a decimal comma, and 1,234 next to it probably too.
+        # 3,7 has a decimal comma, and so probably has 1,234 in the same column.
         formats["--decimal mixed"].update(formats.pop("--thousands comma"))
     for fix, cells in formats.items():
         names = tuple(cells)
@@ -158,7 +158,8 @@ def _codes(codes: dict[str, dict[str, int]], severity: Severity) -> Iterator[Fin
         "missing-texts",
         severity,
         f"{plural(sum(total.values()), 'cell')} in {name_columns(names)} "
-        f"{'is' if sum(total.values()) == 1 else 'are'} not a number: {list_names(texts)}. "
+        f"{'is not a number' if sum(total.values()) == 1 else 'are not numbers'}: "
+        f"{list_names(texts)}. "
         "Read such codes as missing values, or correct the cells.",
         columns=names,
         fix="" if not listed or many else f"--na {quote_argument(','.join(listed))}",

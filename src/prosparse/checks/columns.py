@@ -30,24 +30,24 @@ _ALL_CODES = _NEGATIVE_CODES + _POSITIVE_CODES
 _SURE_CODES = (-99.0, -999.0, -9999.0, -99999.0, -999999.0, 9999.0, 99999.0)
 MIN_CODE_GAP = 0.75  # distance of a code from the other values, relative to their range
 MIN_UNIT_RATIO = 1e3  # ratio of a standard deviation to the median one
-MIN_CELL_DEVIATION = 30.0  # robust standard deviations of an outlying cell
-MIN_CELL_RATIO = 8.0  # ratio of its magnitude to the largest one of the other cells
-MAX_CELL_COLUMNS = 0.02  # proportion of columns with such cells; more are heavy tails
-MAX_OTHER_DEVIATION = 8.0  # of all other cells of the column
-_LOG_LIMITS = (6.0, 4.5)  # likewise both limits, of the logarithms of a skewed positive column
-MIN_BOTH_DEVIATION = 4.5  # of the logarithms, if the values themselves are far
-MAX_OUTLYING_CELLS = 2  # in one column
+MIN_CELL_DEVIATION = 30.0  # minimum deviation of an outlying cell, in robust standard deviations
+MIN_CELL_RATIO = 8.0  # minimum ratio of its magnitude to the largest of the other cells
+MAX_CELL_COLUMNS = 0.02  # maximum proportion of columns with outlying cells
+MAX_OTHER_DEVIATION = 8.0  # maximum deviation of the other cells of the column
+_LOG_LIMITS = (6.0, 4.5)  # both limits for the logarithms of a skewed positive column
+MIN_BOTH_DEVIATION = 4.5  # minimum deviation of the logarithms if the values are outlying
+MAX_OUTLYING_CELLS = 2  # maximum number per column
 MIN_CELL_ROWS = 20
-MAX_SUM_COLUMNS = 1500  # columns among which sums are searched
+MAX_SUM_COLUMNS = 1500  # maximum number of columns among which sums are searched
 MAX_REGRESSION_COLUMNS = 200
-SUM_TOLERANCE = 1e-5  # error of a sum relative to the standard deviation
-MAX_ROUNDED = 0.01  # likewise, for sums of rounded values
+SUM_TOLERANCE = 1e-5  # maximum error of a sum, relative to the standard deviation
+MAX_ROUNDED = 0.01  # the same for sums of rounded values
 N_PROJECTIONS = 3
 MAX_FIXED = 30  # maximum number of names in an option
 
 
 def ignore_columns(names: Sequence[str]) -> str:
-    """Return the option that ignores columns."""
+    """Return the option of the command that ignores columns."""
     plain = all("," not in name for name in names)
     if plain:
         return f"--ignore {quote_argument(','.join(names))}"
@@ -97,7 +97,7 @@ def _codes(numbers: Numbers) -> Iterator[Finding]:
     found: dict[float, list[int]] = {}
     count: dict[float, int] = {}
     smallest, largest = numbers.extremes
-    # A code that is far from all other values is an extreme of its column, or next to another code.
+    # A code far from all other values is an extreme of the column, or adjacent to another code.
     is_candidate = np.isin(smallest, _ALL_CODES) | np.isin(largest, _ALL_CODES)
     for k in numbers.varying[is_candidate[numbers.varying]]:
         column = numbers.X[:, k]
@@ -107,7 +107,7 @@ def _codes(numbers: Numbers) -> Iterator[Finding]:
     for code, columns in sorted(found.items()):
         if count[code] == 1 and code not in _SURE_CODES:
             continue
-        if numbers.is_counts and code > 0:  # the largest of overdispersed counts
+        if numbers.is_counts and code > 0:  # possibly the largest of overdispersed counts
             continue
         names = numbers.name(columns)
         yield Finding(
@@ -121,14 +121,14 @@ def _codes(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _column_codes(values: np.ndarray) -> dict[float, int]:
-    """Return the codes in a column and the number of their cells."""
+    """Return the codes in a column and the number of cells of each."""
     if values.size < 5:
         return {}
     candidates = np.intersect1d(np.unique(values), _ALL_CODES)
     if not candidates.size:
         return {}
     others = values[~np.isin(values, candidates)]
-    # The codes next to the other values are values.
+    # Codes that are close to the other values are regarded as values.
     while candidates.size:
         low, high = (others.min(), others.max()) if others.size else (0.0, 0.0)
         gap = MIN_CODE_GAP * (high - low)
@@ -148,7 +148,7 @@ def _column_codes(values: np.ndarray) -> dict[float, int]:
 
 
 def _find_duplicates(numbers: Numbers) -> list[tuple[int, int]]:
-    """Find pairs of varying columns that are equal up to their unit."""
+    """Find pairs of varying columns that are equal up to the unit."""
     X = numbers.filled[numbers.sampled_rows]
     if X.shape[1] < 2 or X.shape[0] < 5:
         return []
@@ -168,7 +168,7 @@ def _find_duplicates(numbers: Numbers) -> list[tuple[int, int]]:
 
 
 def _are_informative(values: np.ndarray) -> bool:
-    """Return whether columns with these values are rarely equal by chance."""
+    """Return whether equality of columns with these values is informative."""
     _, counts = np.unique(values, return_counts=True)
     proportions = counts / values.size
     entropy = -float(np.sum(proportions * np.log2(proportions)))
@@ -219,7 +219,7 @@ def _sums(numbers: Numbers, repeated: set[int]) -> Iterator[Finding]:
 
 
 def _tolerance(X: np.ndarray, n_terms: int) -> float:
-    """Return the error that rounding to the digits of the values allows in a sum."""
+    """Return the maximum error of a sum due to rounding of its terms."""
     digits = next((d for d in range(7) if np.allclose(X, np.round(X, d), rtol=0, atol=1e-9)), None)
     return 1e-7 if digits is None else 0.5 * 10.0**-digits * (n_terms + 1)
 
@@ -257,7 +257,7 @@ def _adjacent_sums(X: np.ndarray) -> list[tuple[int, list[int]]]:
 
 
 def _regression_sums(X: np.ndarray) -> list[tuple[int, list[int]]]:
-    """Find exact sums by regression of columns on the others."""
+    """Find exact sums by regression of each column on the others."""
     scale = np.std(X, axis=0)
     Z = (X - X.mean(axis=0)) / scale
     gram = Z.T @ Z / len(Z)
@@ -295,7 +295,7 @@ def _outlying_cells(numbers: Numbers) -> Iterator[Finding]:
     by_row: dict[int, int] = {}
     for row, _ in cells:
         by_row[row] = by_row.get(row, 0) + 1
-    # A row that is far in many columns is an outlying row.
+    # A row that is outlying in many columns is reported as an outlying row.
     cells = [cell for cell in cells if by_row[cell[0]] <= max(2, 0.1 * len(numbers.names))]
     cells = [cell for cell in cells if numbers.X[cell] not in _ALL_CODES]
     if not cells or len({k for _, k in cells}) > max(2, MAX_CELL_COLUMNS * len(numbers.names)):
@@ -319,9 +319,9 @@ def _outlying_cells(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _outlying_rows_of(column: np.ndarray) -> np.ndarray:
-    """Return the rows of one or two cells that are far from all others.
+    """Return the rows of one or two cells far from all others.
 
-    The distances are those of the values or, in a skewed positive column, of their logarithms.
+    Distances refer to the values or, in a skewed positive column, to their logarithms.
     """
     rows = _far_rows(column, MIN_CELL_DEVIATION, MAX_OTHER_DEVIATION)
     if np.nanmin(column) > 0.0:
@@ -338,7 +338,7 @@ def _outlying_rows_of(column: np.ndarray) -> np.ndarray:
 
 
 def _far_rows(column: np.ndarray, minimum: float, maximum: float) -> np.ndarray:
-    """Return the rows beyond a distance from the median, if all others are within another."""
+    """Return rows above the minimum distance if all others are below the maximum."""
     none = np.empty(0, dtype=int)
     distance = _robust_distance(column)
     rows = np.flatnonzero(distance > minimum)
@@ -348,7 +348,7 @@ def _far_rows(column: np.ndarray, minimum: float, maximum: float) -> np.ndarray:
 
 
 def _robust_distance(column: np.ndarray) -> np.ndarray:
-    """Compute distances from the median in robust standard deviations; NaN if there are none."""
+    """Compute distances from the median in robust standard deviations."""
     centre = float(np.nanmedian(column))
     deviation = float(np.nanmedian(np.abs(column - centre))) / 0.6745
     return np.asarray(np.abs(column - centre) / (deviation if deviation > 0.0 else np.nan))
@@ -360,7 +360,8 @@ def _may_have_outlying_cells(numbers: Numbers) -> np.ndarray:
     low, centre, high = np.quantile(sample, [0.25, 0.5, 0.75], axis=0)
     smallest, largest = (values[numbers.varying] for values in numbers.extremes)
     distance = np.maximum(largest - centre, centre - smallest)
-    # A screening with half of the limit; the median absolute deviation is within these quartiles.
+    # Screening uses half of the limit, because the median absolute deviation is bounded by the
+    # distances of the quartiles.
     return np.asarray(distance > 0.5 * MIN_CELL_DEVIATION * np.maximum(centre - low, high - centre))
 
 

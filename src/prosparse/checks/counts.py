@@ -9,7 +9,7 @@ import numpy as np
 from .numbers import Numbers
 from .result import Finding, Severity
 
-MIN_TOTAL_RATIO = 2.0  # ratio of the 95 % to the 5 % quantile of the row totals
+MIN_TOTAL_RATIO = 2.0  # minimum ratio of the 95 % to the 5 % quantile of the row totals
 
 
 def find_count_problems(numbers: Numbers) -> Iterator[Finding]:
@@ -33,7 +33,7 @@ def find_count_problems(numbers: Numbers) -> Iterator[Finding]:
         yield Finding(
             "unequal-totals",
             Severity.WARNING,
-            f"The table contains counts, and nine in ten rows have totals from {low:,.0f} to "
+            f"The table contains counts, and 90 % of the row totals lie between {low:,.0f} and "
             f"{high:,.0f}. All variables increase with the total (sampling effort or sequencing "
             "depth) and therefore share variance.",
             fix="--counts",

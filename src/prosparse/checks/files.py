@@ -1,4 +1,4 @@
-"""Check of a file: format, roles of the columns, and the table itself."""
+"""Check of a file: format, roles of the columns, and values."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ class Preview(NamedTuple):
 
 
 class FileCheck(NamedTuple):
-    """Check of a file.
+    """Result of the check of a file.
 
     Attributes
     ----------
     check : TableCheck
         Findings.
     roles : dict of str to Role
-        Guessed or given role of each column of the file. In a table with variables in rows, the
-        columns with samples have the role of a variable.
+        Guessed or given role of each column of the file. In a table with variables in rows, columns
+        of samples have the role "variable".
     preview : Preview
         Column names and first rows of the file.
     shape : (int, int)
         Numbers of rows and columns of the file.
     fix : str
-        Options of the command that apply all fixes together.
+        Options of the command that apply all fixes.
     options : ReadOptions
-        Options for reading the file with these fixes.
+        Options for reading the file with all fixes.
     analysis : dict
-        Further options of these fixes: ``counts``, ``missing``, ``scale``.
+        Options of the analysis in these fixes: ``counts``, ``missing``, ``scale``.
     notes : list of str
         Observations about the format of the file.
     """
@@ -82,7 +82,7 @@ class FileCheck(NamedTuple):
 
 
 def check_file(path: str | os.PathLike[str], options: ReadOptions | None = None) -> FileCheck:
-    """Check a file before it is analysed.
+    """Check a file before an analysis.
 
     A problem that prevents reading is returned as a finding.
 
@@ -123,7 +123,7 @@ def correct_file(
 ) -> FileCheck:
     """Check a file, apply the fixes, and check it again.
 
-    A corrected table may have further problems, such as missing values after their codes are known.
+    A corrected table may have further problems, such as missing values once their codes are known.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _unreadable(message: str, options: ReadOptions) -> FileCheck:
 
 
 def _check_matrix(path: Path, options: ReadOptions) -> FileCheck:
-    """Check a file of numbers only: NPY, NPZ, MTX, H5AD."""
+    """Check a file that contains only numbers: NPY, NPZ, MTX, H5AD."""
     try:
         table = read_table(path, options)
     except TableError as error:
@@ -246,6 +246,7 @@ def _check_cells(cells: Cells, options: ReadOptions) -> FileCheck:
     )
     examine = _examine_transposed if transposed else _examine
     numbers, roles = examine(names, columns, options, number_format, findings)
+    numbers = numbers.without_rows(options.ignore_rows)
     findings += _missing_values(numbers)
     findings += find_number_problems(numbers) if transposed else _number_problems(numbers, roles)
     if transposed:
@@ -255,7 +256,8 @@ def _check_cells(cells: Cells, options: ReadOptions) -> FileCheck:
         findings = [ignore_columns_instead(found) for found in findings]
     n_variables = sum(role is Role.VARIABLE for role in roles.values())
     n_rows = cells.n_rows
-    shape = (n_variables, n_rows) if transposed else (n_rows, n_variables)
+    n_ignored = len(columns[0]) - numbers.X.shape[0] if columns and not transposed else 0
+    shape = (n_variables, n_rows) if transposed else (n_rows - n_ignored, n_variables)
     fix = join_fixes(findings)
     fixed, analysis = apply_fix(options, fix)
     return FileCheck(
@@ -283,7 +285,7 @@ def _examine(
     number_format: NumberFormat,
     findings: list[Finding],
 ) -> tuple[Numbers, dict[str, Role]]:
-    """Find the roles of the columns, and problems of their cells."""
+    """Guess the roles of the columns, and find problems of their cells."""
     roles = _given_roles(names, options)
     row_names = next((k for k, name in enumerate(names) if roles.get(name) is Role.ROW_NAMES), None)
     candidates = {
@@ -366,7 +368,7 @@ def _numbers(numeric: dict[str, CellColumn], rows: Sequence[str], options: ReadO
 
 
 def _filled(column: CellColumn) -> np.ndarray:
-    """Return the numbers with half the smallest one for values below a limit."""
+    """Replace values below a limit by half of the smallest number."""
     numbers = column.numbers
     if column.limits and column.n_filled > len(column.limits):
         smallest = float(np.nanmin(numbers)) if not np.isnan(numbers).all() else 0.0
@@ -392,7 +394,7 @@ def _given_roles(names: list[str], options: ReadOptions) -> dict[str, Role]:
 def _number_problems(numbers: Numbers, roles: dict[str, Role]) -> list[Finding]:
     """Find problems of the numbers.
 
-    Columns with other roles are not compared further.
+    Only variables are compared.
     """
     has_groups = Role.GROUPS in roles.values()
     findings = []
@@ -437,7 +439,7 @@ def _examine_transposed(
     number_format: NumberFormat,
     findings: list[Finding],
 ) -> tuple[Numbers, dict[str, Role]]:
-    """Separate columns of annotation from samples."""
+    """Separate annotation columns from samples in a transposed table."""
     roles = _given_roles(names, options._replace(label=(), covariates=(), groups=None))
     key = options.row_names
     if key not in names:
@@ -485,7 +487,7 @@ def _examine_transposed(
 
 
 def _find_variable_names(names: list[str], columns: list[list[str]], roles: dict[str, Role]) -> str:
-    """Return the column with the names of the variables: accession numbers, or distinct texts."""
+    """Return the column with the names of the variables."""
     candidates = [
         (name, cells)
         for name, cells in zip(names, columns, strict=True)

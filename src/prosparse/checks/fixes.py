@@ -1,4 +1,4 @@
-"""Options of the command in the fixes of findings."""
+"""Conversion of fixes to options of the command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..tables.number_format import THOUSANDS
 from ..tables.quoting import quote_argument
 from .result import Finding, Severity
 
-# Findings whose fix is a decision of the user.
+# Findings whose fix is left to the user.
 _OPTIONAL = {"outlying-rows", "near-duplicate-rows", "outlying-cells", "constant-columns"}
 _SEVERAL = {
     "--na": "na",
@@ -31,7 +31,7 @@ _ANALYSIS = {"--counts", "--scale"}
 
 
 def join_fixes(findings: Iterable[Finding]) -> str:
-    """Join the fixes of problems and warnings to options of one command.
+    """Combine the fixes of problems and warnings to options of one command.
 
     Values of options that may be repeated are joined by commas.
     """
@@ -62,7 +62,7 @@ def join_fixes(findings: Iterable[Finding]) -> str:
 
 
 def apply_fix(options: ReadOptions, fix: str) -> tuple[ReadOptions, dict[str, Any]]:
-    """Return the options for reading after a fix, and those for the analysis."""
+    """Apply a fix to the reading options; also return analysis options."""
     analysis: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     words = shlex.split(fix)

@@ -1,4 +1,4 @@
-"""Columns of a data matrix of any container type, as numbers and texts."""
+"""Conversion of the columns of a data matrix to numbers and texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Columns(NamedTuple):
 
     numbers: Numbers
     texts: dict[str, list[str]]
-    n_columns: int  # number of all columns; only some of a large table are compared
+    n_columns: int  # number of all columns, of which only a sample is checked if there are many
 
 
 def split_columns(X: TableLike) -> Columns:
@@ -78,7 +78,7 @@ def _column(X: Any, k: int) -> Any:
 
 
 def _as_numbers(column: Any) -> np.ndarray | None:
-    """Return a numeric column as floats, and None for text and categories."""
+    """Convert a numeric column to floats; return None for other columns."""
     if str(getattr(column, "dtype", "")) == "category":
         return None
     if hasattr(column, "to_numpy") and getattr(column.dtype, "kind", "O") in "biuf":

@@ -1,4 +1,4 @@
-"""Numeric part of a table, in the form that the detectors share."""
+"""Numeric part of a table, with properties common to the detectors."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..data import Operator, standardise
 from ..data.row_adjustment import intercept
 from ..structure import estimate_row_scale
 
-MAX_ENTRIES = 2**24  # columns of larger tables are sampled
-MAX_ROW_ENTRIES = 2**22  # of the columns from which rows are compared
+MAX_ENTRIES = 2**24  # maximum number of entries; columns of larger tables are sampled
+MAX_ROW_ENTRIES = 2**22  # maximum number of entries for comparisons of rows
 MIN_ROW_COLUMNS = 50
 MAX_DENSE_COLUMNS = 1000
-MAX_SAMPLED_ROWS = 2000  # rows in which columns are compared
+MAX_SAMPLED_ROWS = 2000  # maximum number of rows in which columns are compared
 
 
 class Numbers:
-    """Numeric columns of a table, dense, with NaN for missing values.
+    """Numeric columns of a table as a dense array, with NaN if missing.
 
-    Infinite values count as missing here. The reader and the estimators report them.
+    Infinite values are treated as missing; the reader and the estimators report them.
 
     Parameters
     ----------
@@ -30,13 +30,21 @@ class Numbers:
     names : sequence of str
         Names of the columns.
     rows : sequence of str
-        Names of the rows, or their numbers.
+        Names of the rows, or row numbers.
     """
 
     def __init__(self, X: np.ndarray, names: Sequence[str], rows: Sequence[str]):
         if np.isinf(X).any():
             X = np.where(np.isinf(X), np.nan, X)
         self.X, self.names, self.rows = X, list(names), list(rows)
+
+    def without_rows(self, names: Sequence[str]) -> Numbers:
+        """Return the numbers without rows of these names; a name may contain several."""
+        ignored = {*names, *(part.strip() for name in names for part in name.split(","))}
+        kept = [k for k, row in enumerate(self.rows) if row not in ignored]
+        if len(kept) == len(self.rows):
+            return self
+        return Numbers(self.X[kept], self.names, [self.rows[k] for k in kept])
 
     def name(self, columns: np.ndarray | Sequence[int]) -> tuple[str, ...]:
         """Return the names of columns."""
@@ -58,7 +66,7 @@ class Numbers:
 
     @cached_property
     def varying(self) -> np.ndarray:
-        """Positions of the columns with at least two different values."""
+        """Positions of the columns with at least two distinct values."""
         if not self.X.size:
             return np.empty(0, dtype=int)
         smallest, largest = self.extremes
@@ -79,14 +87,15 @@ class Numbers:
 
     @cached_property
     def is_counts(self) -> bool:
-        """Whether the values look like counts of objects in samples."""
+        """Whether the values appear to be counts of objects in samples."""
         X = self.X[:, self.varying]
         if X.size == 0 or self.missing.any() or X.min() < 0.0:
             return False
         if not np.array_equal(X, np.floor(X)) or X.max() < 20.0:
             return False
         means, variances = X.mean(axis=0), X.var(axis=0)
-        # Codes, pixels and scores have a common maximum; counts are dispersed and have zeros.
+        # Codes, pixels and scores have a common maximum, whereas counts are dispersed and contain
+        # zeros.
         return bool(
             np.mean(X == 0.0) > 0.01
             and np.mean(variances > means) > 0.5
@@ -95,7 +104,7 @@ class Numbers:
 
     @cached_property
     def operator(self) -> Operator | None:
-        """Standardised columns, evenly spaced ones of many, or None if too few vary."""
+        """Standardised columns (a sample of many), or None if too few vary."""
         if self.varying.size < 2 or self.X.shape[0] < 3:
             return None
         columns = self.filled
@@ -103,7 +112,7 @@ class Numbers:
         if columns.shape[1] > limit:
             positions = np.linspace(0, columns.shape[1] - 1, limit).astype(int)
             columns = columns[:, np.unique(positions)]
-        if self.is_counts:  # the rows of counts differ by their totals
+        if self.is_counts:  # rows of counts differ in their totals
             totals = np.maximum(columns.sum(axis=1, keepdims=True), 1.0)
             columns = np.sqrt(columns / totals)
         op, kept = standardise(np.ascontiguousarray(columns, dtype=float), True)

@@ -1,4 +1,4 @@
-"""All findings about the numbers of a table."""
+"""All detectors for the numbers of a table."""
 
 from __future__ import annotations
 

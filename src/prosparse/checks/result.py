@@ -1,4 +1,4 @@
-"""Findings of the check of a table, and their presentation."""
+"""Result of the check of a table, and its presentation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_LISTED = 5  # maximum number of names in a message
 class Severity(StrEnum):
     """Severity of a finding."""
 
-    STOP = "stop"  # the analysis fails, or its result is meaningless
+    STOP = "stop"  # the analysis would fail, or its result would be meaningless
     WARNING = "warning"  # the result is probably wrong
     NOTE = "note"  # the result is valid, but its interpretation may change
 
@@ -35,7 +35,7 @@ class Finding:
     severity : Severity
         Consequence for an analysis.
     message : str
-        Observation and consequence, in sentences.
+        Sentences that state the observation and its consequence.
     columns : tuple of str
         Names of the affected columns.
     rows : tuple of str
@@ -76,11 +76,11 @@ class TableCheck:
         self.shape = shape
 
     def select(self, *severities: Severity) -> tuple[Finding, ...]:
-        """Return the findings of these severities."""
+        """Return the findings with the given severities."""
         return tuple(found for found in self.findings if found.severity in severities)
 
     def summary(self) -> str:
-        """Return the numbers of findings by severity in one sentence."""
+        """Return a sentence with the numbers of findings by severity."""
         n, p = self.shape
         table = f"{plural(n, 'row')} and {plural(p, 'variable')}"
         counts = [
@@ -91,7 +91,7 @@ class TableCheck:
         return f"{table}: {', '.join(counts) if counts else 'no findings'}."
 
     def to_frame(self) -> Any:
-        """Return the findings as a pandas DataFrame, one row for each."""
+        """Return the findings as a pandas DataFrame, one row per finding."""
         columns: dict[str, list[Any]] = {
             "code": [found.code for found in self.findings],
             "severity": [found.severity.value for found in self.findings],
@@ -103,7 +103,7 @@ class TableCheck:
         return data_frame(columns, range(len(self.findings)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as plain JSON."""
+        """Convert the result to objects that JSON supports."""
         findings = [
             asdict(found) | {"columns": list(found.columns), "rows": list(found.rows)}
             for found in self.findings
@@ -112,7 +112,7 @@ class TableCheck:
 
     @classmethod
     def from_json(cls, stored: Any) -> TableCheck | None:
-        """Return the result that `to_json` returned, or None if it is invalid."""
+        """Restore a result from `to_json`; return None if it is invalid."""
         try:
             shape = tuple(map(int, stored["shape"]))
             findings = [_read_finding(entry) for entry in stored["findings"]]
@@ -160,7 +160,7 @@ def capitalise(text: str) -> str:
 
 
 def list_names(names: Iterable[str], limit: int = MAX_LISTED) -> str:
-    """Quote names, the first few of many: "'a', 'b' and 7 others"."""
+    """List the first names in quotes: "'a', 'b' and 7 others"."""
     quoted = [
         json.dumps(name, ensure_ascii=False) if "'" in name else f"'{name}'" for name in names
     ]
@@ -174,7 +174,7 @@ def name_columns(names: Iterable[str]) -> str:
 
 
 def name_rows(names: Iterable[str]) -> str:
-    """Name rows in a sentence; numbers are not quoted."""
+    """Name rows in a sentence: "row 1", "rows 'a' and 'b'"."""
     names = tuple(names)
     listed = list_names(names)
     if all(name.isdigit() for name in names):

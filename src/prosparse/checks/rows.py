@@ -16,27 +16,28 @@ from ..tables.quoting import quote_argument
 from .numbers import Numbers
 from .result import Finding, Severity, capitalise, name_rows
 
-MAX_OUTLYING = 0.1  # maximum proportion of rows that are outliers; more are unequal noise
-MIN_GAP = 1.3  # ratio of the scale of an outlying row to that of the next row
-MIN_NOISE_RATIO = 3.0  # ratio of the 95 % to the 5 % quantile of the row scales
-MIN_UNLIKE_SCALE = 20.0  # scale of a row that contains other quantities than the other rows
-MIN_DIMENSION = 4.0  # intrinsic dimension from which near duplicates are recognised
-MAX_DUPLICATE_DISTANCE = 0.2  # relative to the distance of the k-th neighbour
+MAX_OUTLYING = 0.1  # maximum proportion of outlying rows; more indicate unequal noise
+MIN_GAP = 1.3  # minimum ratio of the scale of an outlying row to the next scale
+MAX_MISSING = 0.2  # missing values, of a row whose scale is compared with others
+MIN_NOISE_RATIO = 3.0  # minimum ratio of the 95 % to the 5 % quantile of the row scales
+MIN_UNLIKE_SCALE = 20.0  # minimum scale of a row that contains other quantities than the other rows
+MIN_DIMENSION = 4.0  # minimum intrinsic dimension for the detection of near duplicates
+MAX_DUPLICATE_DISTANCE = 0.2  # maximum distance, relative to that of the k-th neighbour
 N_NEIGHBOURS = 5  # k, the maximum number of replicates of a sample
-FALSE_DUPLICATES = 0.005  # expected number of pairs that are so close by chance
+FALSE_DUPLICATES = 0.005  # maximum expected number of coincidental pairs
 MAX_COMPARED_ROWS = 3000
 MIN_ROWS = 20
 MIN_DRIFT_ROWS = 20
 MIN_DRIFT_COLUMNS = 8
 MAX_DRIFT_ROWS, MAX_DRIFT_COLUMNS = 400, 100
-N_PERMUTATIONS = 60  # random orders of the rows
-MIN_DRIFT_RATIO = 1.5  # of the squared trends to their maximum in random orders
+N_PERMUTATIONS = 60  # number of permutations of the rows
+MIN_DRIFT_RATIO = 1.5  # minimum ratio of the squared trends to their maximum over permutations
 MIN_SMOOTHNESS = 10.0  # difference in BIC, very strong evidence (Kass & Raftery 1995)
 MAX_DEGREE = 3  # degree of the polynomial of a drift
 MAX_SEGMENTS = 12  # number of groups of rows of a sorted table
-MIN_SEGMENT = 3  # rows of such a group
-MIN_TREND = 0.3  # rank correlation of a column with the order of the rows
-MIN_DRIFTING = 0.05  # proportion of columns with such a correlation
+MIN_SEGMENT = 3  # minimum number of rows per group
+MIN_TREND = 0.3  # minimum rank correlation of a column with the order of the rows
+MIN_DRIFTING = 0.05  # minimum proportion of columns with such a correlation
 # Names of properties of genes, proteins and other variables.
 _ANNOTATION = re.compile(
     r"(?:gene|transcript|exon|seq|sequence)?[\s_.\-]*(?:length|start|end|stop|position|pos|gc|"
@@ -47,7 +48,7 @@ _ANNOTATION = re.compile(
 
 
 def ignore_rows(rows: Sequence[str]) -> str:
-    """Return the option that omits rows."""
+    """Return the option of the command that ignores rows."""
     return f"--ignore-rows {quote_argument(','.join(rows))}"
 
 
@@ -73,7 +74,7 @@ def find_row_problems(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _separated(row_scale: np.ndarray, outliers: np.ndarray) -> np.ndarray:
-    """Return the outliers above the last gap in the scales; without a gap, the noise is unequal."""
+    """Return the outliers above the last gap in the scales."""
     if not outliers.size or outliers.size == row_scale.size:
         return outliers
     scale = np.append(row_scale[outliers], np.delete(row_scale, outliers).max())
@@ -82,7 +83,7 @@ def _separated(row_scale: np.ndarray, outliers: np.ndarray) -> np.ndarray:
 
 
 def _outlying(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
-    """Find rows with larger deviations than the others, in most columns at once."""
+    """Find rows with larger deviations than other rows in most columns."""
     is_annotation = np.array(
         [
             numbers.row_scale[row] > MIN_UNLIKE_SCALE
@@ -122,7 +123,8 @@ def _outlying(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
 
 
 def _unequal_noise(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
-    scale = np.delete(numbers.row_scale, outliers)
+    incomplete = np.flatnonzero(numbers.missing.mean(axis=1) > MAX_MISSING)
+    scale = np.delete(numbers.row_scale, np.union1d(outliers, incomplete))
     if scale.size < MIN_ROWS:
         return
     low, high = np.quantile(scale, [0.05, 0.95])
@@ -131,8 +133,8 @@ def _unequal_noise(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
             "unequal-noise",
             Severity.NOTE,
             f"The rows have unequal noise: the scales of 90 % of the rows differ by a factor of up "
-            f"to {high / low:.1f}. FDRPCA and GSPPCA allow for this; the results of other methods "
-            "depend on the noisiest rows.",
+            f"to {high / low:.1f}. FDRPCA, GSPPCA and SCA allow for this; in other methods, the "
+            "noisiest rows have the largest influence.",
         )
 
 
@@ -148,11 +150,11 @@ def _duplicates(numbers: Numbers) -> Iterator[Finding]:
         yield Finding(
             "duplicate-rows",
             Severity.WARNING,
-            f"{len(later):,} rows repeat an earlier row, such as {name_rows(first)}. The test "
-            "counts each row as an independent observation."
+            f"{len(later):,} rows repeat an earlier row, such as {name_rows(first)}. Every "
+            "row counts as an independent observation."
             if len(later) > 1
-            else f"{capitalise(name_rows(first))} are equal. The test counts each row as an "
-            "independent observation.",
+            else f"{capitalise(name_rows(first))} are equal. Every row counts as an independent "
+            "observation.",
             rows=later,
             fix=ignore_rows(later) if len(later) <= 20 else "",
         )
@@ -172,11 +174,11 @@ def _duplicates(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _near_duplicates(numbers: Numbers) -> list[tuple[int, int]]:
-    """Find pairs of rows closer than expected from the other neighbours.
+    """Find pairs of rows that are closer than expected from other neighbours.
 
-    The distances r_1 < r_k of a row to its nearest neighbours satisfy P(r_1 < c r_k) = about
-    (k - 1) c^d in d dimensions, for any density. The intrinsic dimension d is estimated from
-    the median of r_1 / r_k (compare Facco et al. 2017).
+    The distances r_1 < r_k of a row to its nearest neighbours satisfy approximately P(r_1 < c r_k)
+    = (k - 1) c^d in d dimensions, for any density. The intrinsic dimension d is estimated from the
+    median of r_1 / r_k (compare Facco et al. 2017).
     """
     Z = numbers.standardised
     n, k = Z.shape[0], N_NEIGHBOURS
@@ -202,11 +204,11 @@ def _near_duplicates(numbers: Numbers) -> list[tuple[int, int]]:
 
 
 def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
-    """Find values that rise or fall smoothly along the rows.
+    """Find values that increase or decrease smoothly along the rows.
 
-    Row permutations, which preserve the correlation of the columns, give the null distribution of
-    the trends. Sorted rows (patients, then controls) also have trends, but change in steps: their
-    projection on the trends is fitted better by a step function than by a polynomial.
+    The null distribution of the trends is that under row permutations, which preserve the
+    correlation of the columns. Sorted rows (patients, then controls) also have trends, but change
+    in steps, so that a step function fits their projection on the trends better than a polynomial.
     """
     Z = np.delete(numbers.standardised, outliers, axis=0)
     n, p = Z.shape
@@ -237,7 +239,7 @@ def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
 
 
 def _smoothness(score: np.ndarray) -> float:
-    """Return the difference in BIC between the best step function and the best polynomial."""
+    """Compute the BIC difference between step function and polynomial."""
     n = score.size
     order = np.linspace(-1.0, 1.0, n)
     smooth = min(
@@ -245,21 +247,21 @@ def _smoothness(score: np.ndarray) -> float:
         for degree in range(1, MAX_DEGREE + 1)
     )
     steps = min(
-        _bic(residual, n, 2 * segments)  # the means and the limits of the segments
+        _bic(residual, n, 2 * segments)  # parameters: means and limits of the segments
         for segments, residual in enumerate(_step_residuals(score), start=1)
     )
     return steps - smooth
 
 
 def _bic(residual: float, n: int, n_parameters: int) -> float:
-    """Return the BIC of a curve, up to the terms that all curves share."""
+    """Compute the BIC of a curve, up to a common constant."""
     return float(n * np.log(max(residual / n, np.finfo(float).tiny)) + n_parameters * np.log(n))
 
 
 def _step_residuals(score: np.ndarray) -> list[float]:
-    """Return the residual sums of squares of the best functions with 2, 3, ... segments.
+    """Compute residual sums of squares of step functions with 2, 3, ... segments.
 
-    Dynamic programming over the last segment.
+    The best functions are found by dynamic programming over the last segment.
     """
     n = score.size
     totals = np.concatenate([[0.0], np.cumsum(score)])
@@ -268,7 +270,7 @@ def _step_residuals(score: np.ndarray) -> list[float]:
     variation = (squares - squares[:, None]) - (totals - totals[:, None]) ** 2 / np.maximum(
         length, 1
     )
-    cost = np.where(length >= MIN_SEGMENT, variation, np.inf)  # of the rows i, ..., j - 1
+    cost = np.where(length >= MIN_SEGMENT, variation, np.inf)  # cost of rows i to j - 1
     best, residuals = cost[0], []
     for _ in range(MAX_SEGMENTS - 1):
         best = np.min(best[:, None] + cost, axis=0)

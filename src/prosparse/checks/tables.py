@@ -1,4 +1,4 @@
-"""Check of a table as it was read, at the beginning of an analysis."""
+"""Check of a table at the beginning of an analysis."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from .text import find_numeric_roles
 def check_table(
     table: Table, options: ReadOptions | None = None, settings: Collection[str] = ()
 ) -> TableCheck:
-    """Detect problems of a table that was read.
+    """Detect problems of a table from a file.
 
     Parameters
     ----------
     table : Table
-        Table before its preparation.
+        Table before the preparation.
     options : ReadOptions or None, default=None
-        Options with which it was read. Columns in ``as_variables`` are accepted as variables.
+        Options with which the table was read. Columns in ``as_variables`` are accepted as
+        variables.
     settings : collection of {"counts", "scale"}, default=()
-        Settings of the analysis, whose absence is not reported as a finding.
+        Settings already used by the analysis, which are not recommended again.
 
     Returns
     -------
@@ -67,5 +68,5 @@ def check_table(
 
 
 def ignore_columns_instead(finding: Finding) -> Finding:
-    """Rows of a transposed table are columns of the file."""
+    """Convert ignored rows of a transposed table to columns of the file."""
     return replace(finding, fix=finding.fix.replace("--ignore-rows", "--ignore"))

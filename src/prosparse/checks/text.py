@@ -1,4 +1,4 @@
-"""Findings about columns that are not numeric or describe the rows."""
+"""Findings about text columns and columns that describe the rows."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ OPTIONS = {
     Role.COVARIATE: "--covariates",
     Role.IGNORED: "--ignore",
 }
-MAX_PVALUE = 0.001  # of the association of a covariate with a variable
-MIN_ASSOCIATED = 0.25  # proportion of the variables that a covariate is associated with
+MAX_PVALUE = 0.001  # maximum p-value of an association of a covariate with a variable
+MIN_ASSOCIATED = 0.25  # minimum proportion of variables associated with a covariate
 MIN_VARIABLES = 5
 
 
 def fix_role(role: Role, name: str) -> str:
-    """Return the option that gives a column a role."""
+    """Return the option that assigns a role to a column."""
     return "" if role not in OPTIONS else f"{OPTIONS[role]} {quote_argument(name)}"
 
 
 def guess_text_roles(columns: Mapping[str, Sequence[str]], *, named: bool) -> dict[str, Guess]:
-    """Guess the roles of the columns of text.
+    """Guess the roles of the text columns.
 
     ``named`` states whether the rows have names.
     """
@@ -61,9 +61,9 @@ def guess_text_roles(columns: Mapping[str, Sequence[str]], *, named: bool) -> di
 def demote_constant_covariates(
     guesses: Mapping[str, Guess], columns: Mapping[str, Sequence[str]], groups: Sequence[str]
 ) -> dict[str, Guess]:
-    """Guess labels instead of covariates that are constant within groups.
+    """Convert covariates that are constant within groups to labels.
 
-    Rows are compared within groups, in which such covariates have no effect.
+    Such covariates have no effect, because rows are compared within groups.
     """
     n_groups = len(set(groups))
     return {
@@ -76,9 +76,9 @@ def demote_constant_covariates(
 
 
 def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iterator[Finding]:
-    """Find columns of text that need a role.
+    """Find text columns that require a role.
 
-    ``severity`` is that of a column without a role.
+    ``severity`` is the severity of a column without a role.
     """
     for name, guess in guesses.items():
         subject, fix = capitalise(name_columns([name])), fix_role(guess.role, name)
@@ -86,15 +86,15 @@ def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iter
             yield repeated_ids(name, guess.reason, severity)
         elif guess.role is Role.COVARIATE:
             consequence = (
-                "Differences between batches correlate all variables"
+                "Differences between batches make all variables correlated"
                 if guess.is_batch
-                else "Its effect correlates variables that are otherwise unrelated"
+                else "Its effect makes otherwise unrelated variables correlated"
             )
             yield Finding(
                 "text-covariate",
                 severity,
-                f"{subject} {guess.reason}. {consequence}. Remove them as a covariate, or use it "
-                "as a label to colour the scores."
+                f"{subject} {guess.reason}. {consequence}. Use the column as a covariate to "
+                "remove these differences, or as a label to colour the scores."
                 if guess.is_batch
                 else f"{subject} {guess.reason}. {consequence}. Remove it as a covariate.",
                 columns=(name,),
@@ -104,8 +104,8 @@ def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iter
             yield Finding(
                 "text-label",
                 severity,
-                f"{subject} is text and {guess.reason}. As a label it colours the scores and is "
-                "tested against the components.",
+                f"{subject} is text and {guess.reason}. As a label, it colours the scores and "
+                "is tested against the components.",
                 columns=(name,),
                 fix=fix,
             )
@@ -127,20 +127,20 @@ def find_text_problems(guesses: Mapping[str, Guess], severity: Severity) -> Iter
 
 
 def repeated_ids(name: str, reason: str, severity: Severity) -> Finding:
-    """Return the finding of repeated measures."""
+    """Build the finding of repeated measures."""
     return Finding(
         "repeated-ids",
         severity,
         f"{capitalise(name_columns([name]))} {reason}. Rows of one unit are repeated measures and "
-        "not independent: differences between units correlate all variables. Compare rows within "
-        "units.",
+        "not independent: differences between units make all variables correlated. Compare rows "
+        "within units.",
         columns=(name,),
         fix=fix_role(Role.GROUPS, name),
     )
 
 
 def find_numeric_roles(numbers: Numbers, *, groups_known: bool) -> Iterator[tuple[Role, Finding]]:
-    """Find numeric columns that number or group the rows, and common covariates."""
+    """Find numeric columns that are identifiers, groups or covariates."""
     n = numbers.X.shape[0]
     for k, name in enumerate(numbers.names):
         column = numbers.X[:, k]
@@ -151,7 +151,7 @@ def find_numeric_roles(numbers: Numbers, *, groups_known: bool) -> Iterator[tupl
             finding = Finding(
                 "row-numbers",
                 Severity.WARNING,
-                f"{capitalise(name_columns([name]))} numbers the rows. Row numbers are not "
+                f"{capitalise(name_columns([name]))} contains row numbers, which are not "
                 "measurements and correlate with any drift.",
                 columns=(name,),
                 fix=fix_role(Role.IGNORED, name),
@@ -163,8 +163,8 @@ def find_numeric_roles(numbers: Numbers, *, groups_known: bool) -> Iterator[tupl
             finding = Finding(
                 "visit-numbers",
                 Severity.WARNING,
-                f"{capitalise(name_columns([name]))} numbers visits or times, and is no "
-                "measurement. As a label it colours the scores and is tested against the "
+                f"{capitalise(name_columns([name]))} contains visit numbers or time points, "
+                "not measurements. As a label, it colours the scores and is tested against the "
                 "components.",
                 columns=(name,),
                 fix=fix_role(Role.LABEL, name),

@@ -55,7 +55,8 @@ def pool_levels(labels: Labels, name: str) -> tuple[str, ...]:
         return tuple(levels)
     warn(
         f"Column {name!r} of X has {plural(len(rare), 'level')} with fewer than {MIN_LEVEL_ROWS} "
-        f"rows. They are pooled as {POOLED!r}. Merge levels by meaning if that is better.",
+        f"rows. They are pooled as {POOLED!r}. "
+        "To merge levels by meaning instead, recode the column.",
         CategoriesWarning,
     )
     return (*(level for level in levels if level not in set(rare)), POOLED)
@@ -71,7 +72,7 @@ def match_levels(values: np.ndarray, levels: tuple[str, ...], name: str) -> np.n
     if unknown and POOLED not in position:
         raise InputError(
             f"Column {name!r} of X has {plural(len(unknown), 'level')} that `fit` did not contain, "
-            f"first {min(unknown)!r}. Drop these rows, set the values to missing, or fit again "
+            f"such as {min(unknown)!r}. Drop these rows, set the values to missing, or fit again "
             "with rows of these levels."
         )
     other = position.get(POOLED, np.nan)

@@ -44,7 +44,7 @@ def column_groups(
             verb = "is" if n_wrong == 1 else "are"
             raise ParameterError(
                 f"`{noun}s` must assign each column to exactly one {noun}, but {n_wrong} of "
-                f"{width} columns {verb} in {where}, first {label!r}."
+                f"{width} columns {verb} in {where}, such as {label!r}."
             )
     return found
 

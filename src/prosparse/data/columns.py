@@ -230,9 +230,9 @@ def _check_near_zero(mean: np.ndarray, largest: np.ndarray, varying: np.ndarray)
     if far.size:
         raise InputError(
             f"The sparse X has {plural(far.size, 'column')} whose mean is more than "
-            f"{MAX_RELATIVE_MEAN:g} times its largest deviation, first column {far[0]}. Centring "
-            "such columns in sparse products is inaccurate. Subtract a constant, or pass X as a "
-            "dense array."
+            f"{MAX_RELATIVE_MEAN:g} times the largest deviation, such as column {far[0]}. "
+            "Centring such columns in sparse products is inaccurate. Subtract a constant, or pass "
+            "X as a dense array."
         )
 
 

@@ -133,7 +133,7 @@ def read_covariates(covariates: Any, n: int) -> list[Covariate]:
         )
     names = [name for name, _ in columns]
     if len(set(names)) < len(names):
-        raise ParameterError(f"`covariates` has columns of equal names: {_list_names(names)}.")
+        raise ParameterError(f"`covariates` has duplicate column names: {_list_names(names)}.")
     return [_covariate(name, values, n) for name, values in columns]
 
 
@@ -188,8 +188,8 @@ def _covariate(name: str, given: Any, n: int) -> Covariate:
     if missing.any():
         raise ParameterError(
             f"`covariates` has {plural(int(missing.sum()), 'missing value')} in {name!r}, first in "
-            f"row {int(np.flatnonzero(missing)[0])}. Drop these rows, or fill the values in: with "
-            "the median of a number, or a level 'unknown' of a category."
+            f"row {int(np.flatnonzero(missing)[0])}. Drop these rows, or impute the values: the "
+            "median for numbers, a level 'unknown' for categories."
         )
     if values.dtype.kind in "Mm":
         raise ParameterError(

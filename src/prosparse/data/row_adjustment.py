@@ -115,6 +115,11 @@ class RowAdjustment:
         adjustment.used = self.used
         return adjustment
 
+    def take_rows(self, rows: slice) -> RowAdjustment:
+        """Return the adjustment of some rows."""
+        groups = self.groups.take_rows(rows)
+        return RowAdjustment(groups, self.covariates[rows], self.weights[rows])
+
     def residuals(self, Z: np.ndarray) -> np.ndarray:
         """Compute the residuals of an array (n, k) given the design."""
         within = self._within_groups(Z)

@@ -22,6 +22,11 @@ class RowGroups(NamedTuple):
     sizes: np.ndarray  # (n_groups,) number of rows in each group
     labels: np.ndarray  # (n_groups,) labels as given, or strings for dtypes outside `LABEL_TYPES`
 
+    def take_rows(self, rows: slice) -> RowGroups:
+        """Restrict the partition to some rows; groups without rows are dropped."""
+        present, codes, sizes = np.unique(self.codes[rows], return_inverse=True, return_counts=True)
+        return RowGroups(codes.reshape(-1), sizes, self.labels[present])
+
     def centre_operator(self, op: Operator) -> Operator:
         """Subtract the group means from a data matrix; sparse data stay sparse."""
         from .row_adjustment import RowAdjustment

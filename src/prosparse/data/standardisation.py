@@ -63,8 +63,8 @@ def adjust_columns(op: Operator, columns: Columns, adjustment: RowAdjustment) ->
     kept = np.flatnonzero(after > _MIN_RESIDUAL_VARIANCE * before)
     if kept.size < 2:
         raise InputError(
-            f"{kept.size} of the {before.size} varying columns of X vary within groups and given "
-            "the covariates; at least 2 are required. Check `groups` and `covariates`."
+            f"{kept.size} of the {before.size} varying columns of X still vary after adjustment "
+            "for groups and covariates; at least 2 are required. Check `groups` and `covariates`."
         )
     like = op.column_squares()
     if kept.size < before.size:

@@ -1,11 +1,11 @@
-"""Acceleration of fixed-point iterations that can also leave a saddle point.
+"""Acceleration of fixed-point iterations, including escape from saddles.
 
 A fixed-point iteration x <- g(x) converges slowly along a few directions. An accelerator combines
-previous iterations and proposes the start of the next one. Near a saddle of the objective such
-combinations can lead back to the saddle, and the objective decreases. The loop then calls
+previous iterations and proposes the start of the next iteration. Near a saddle of the objective,
+such combinations can lead back to the saddle, and the objective decreases. The loop then calls
 `retreat`, which extrapolates the last step, four times as far as the last successful extrapolation.
-Plain iterations can stay near a saddle for hundreds of iterations; extrapolation leaves it in a few
-dozen.
+Without extrapolation, iterations can stay near a saddle for hundreds of steps; with it, they leave
+the saddle within a few dozen.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from array_api_compat import device
 
 from ..data.arrays import Array, Namespace, from_numpy, to_numpy, with_row
 
-State = Any  # state of a model, with the fields that ``pack`` reads
+State = Any  # state of a model, with the fields read by ``pack``
 
 MIN_RETREAT, MIN_PROBE = 2.0, 16.0  # extrapolation factors, in units of the last step
 
-# A named tuple of what later proposals depend on. It has at least the fields ``proposal`` (the
-# vector x from which the current step started), ``has_proposal``, ``stretch`` (the last
+# Named tuple with all quantities on which later proposals depend. Its fields include ``proposal``
+# (the vector x from which the current step started), ``has_proposal``, ``stretch`` (the last
 # extrapolation factor) and ``stretching`` (whether the current step starts from an extrapolation).
 M = TypeVar("M", bound=Any)
 
@@ -34,10 +34,10 @@ class Extrapolation(ABC, Generic[M]):
     """Base class of accelerators over a flat vector.
 
     The loop verifies that the objective increases. The memory of an accelerator is a named tuple
-    that every function takes and returns, and that a checkpoint stores.
+    that every function takes and returns and that checkpoints store.
 
-    ``pack`` maps a state to a vector, and ``unpack`` a vector and a state to the state with these
-    values.
+    ``pack`` converts a state to a vector, and ``unpack`` replaces the packed values of a state by
+    those of a vector.
     """
 
     size: int  # number of iterations in the history
@@ -71,19 +71,19 @@ class Extrapolation(ABC, Generic[M]):
         """Return the memory without its history."""
 
     def propose(self, memory: M, start: State, result: State) -> tuple[M, State]:
-        """Return memory and next start after ``result = step(start)`` was accepted."""
-        if memory.stretching:  # the extrapolation was accepted: extrapolate further next time
+        """Update the memory and propose a start after an accepted step."""
+        if memory.stretching:  # the extrapolation was accepted; the next one is longer
             memory = memory._replace(stretch=4.0 * memory.stretch, stretching=False)
         return self._combine(memory, start, result)
 
     def retreat(self, memory: M, best: State) -> tuple[M, State]:
-        """Return memory and next start after a proposal decreased the objective."""
-        if memory.stretching or not self._has_step(memory):  # the extrapolation failed as well
+        """Update the memory and the start after a failed proposal."""
+        if memory.stretching or not self._has_step(memory):  # the extrapolation also failed
             return self._forget(memory)._replace(stretch=1.0, stretching=False), best
         return self._stretch(memory, max(memory.stretch, MIN_RETREAT), best)
 
     def probe(self, memory: M, best: State) -> tuple[M, State]:
-        """Return memory and a start far along the last step, to leave a saddle."""
+        """Propose a start far along the last step, to leave a saddle."""
         if not self._has_step(memory):
             return memory, best
         return self._stretch(memory, max(memory.stretch, MIN_PROBE), best)
@@ -96,14 +96,14 @@ class Extrapolation(ABC, Generic[M]):
         return memory._replace(proposal=vector, has_proposal=True), self.unpack(vector, state)
 
     def _zeros(self, state: State, *shape: int) -> Array:
-        """Return zeros of a shape whose last axis is that of the packed vector."""
+        """Return zeros whose last axis has the length of the packed vector."""
         vector = self.pack(state)
         kind = {"dtype": vector.dtype, "device": device(vector)}
         return self.xp.zeros((*shape, vector.shape[0]), **kind)
 
 
 class AndersonMemory(NamedTuple):
-    """Memory of `Anderson`. The two large arrays are written row by row."""
+    """Memory of `Anderson`; the two large arrays are updated by row."""
 
     ends: Array  # (size, N) the last results g(x), a ring buffer
     steps: Array  # (size, N) the last steps g(x) - x
@@ -120,7 +120,7 @@ class Anderson(Extrapolation[AndersonMemory]):
     """Anderson acceleration.
 
     The proposal combines the last results g(x_i) with weights that sum to one and minimise the norm
-    of the combined steps g(x_i) - x_i. For a linear g it is the fixed point itself.
+    of the combined steps g(x_i) - x_i. For a linear g, the proposal is the fixed point.
     """
 
     size = 6
@@ -141,8 +141,8 @@ class Anderson(Extrapolation[AndersonMemory]):
         size = float(np.trace(gram))
         if m == 1 or not 0.0 < size < np.inf:  # one step, or steps of zero length
             return memory._replace(proposal=end, has_proposal=True), result
-        # The weights are proportional to the solution of (F F') w = 1. The ridge regularises
-        # steps that are nearly equal.
+        # The weights are proportional to the solution of (F F') w = 1. The ridge regularises nearly
+        # equal steps.
         weights = np.linalg.solve(gram / size + 1e-10 * np.eye(m), np.ones(m))
         weights = from_numpy(weights / weights.sum(), end, end.dtype)
         return self._continue_at(memory, weights @ memory.ends[:m, :], result)
@@ -181,7 +181,7 @@ def over_loadings(
 ) -> A:
     """Accelerate a factor model over its loadings ``state.<field>`` and noise.
 
-    All other parts of the state follow from these within one step.
+    One step determines all other parts of the state from these.
     """
 
     def pack(state: State) -> Array:
@@ -191,7 +191,8 @@ def over_loadings(
 
     def unpack(vector: Array, state: State) -> State:
         W = xp.reshape(vector[:-1], getattr(state, field).shape)
-        # With an exact fit log sigma2 decreases without bound; limit its change per iteration.
+        # With an exact fit, log sigma2 decreases without bound; its change per iteration is
+        # limited.
         change = max(-2.0, min(2.0, float(vector[-1]) - math.log(state.sigma2)))
         sigma2 = state.sigma2 * math.exp(change)
         return state._replace(**{field: W, "sigma2": sigma2})

@@ -1,8 +1,8 @@
-"""Checkpoints: the state of a long fit in a file, from which the fit resumes.
+"""Checkpoints: files from which an interrupted fit resumes.
 
 The file is an ``.npz`` archive without pickled objects. A temporary file is written and renamed, so
-that the checkpoint is complete at any time. It stores the parameters and the fingerprint of the
-data, and other fits cannot resume from it.
+that the checkpoint is always complete. It contains the parameters and the fingerprint of the data,
+so that other fits cannot resume from it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ REMEDY = "Delete the file to restart the fit, or pass another `checkpoint`."
 
 
 class Checkpoint:
-    """File to which a fit is saved regularly, and from which it resumes.
+    """File in which a fit is saved regularly and from which it resumes.
 
     Parameters
     ----------
     path : str or path-like
-        Path of the file. The first fit creates it. A later fit with the same data and parameters
-        resumes from it; a fit with other data or parameters raises an error. The file is not
+        Path of the file, which is created by the first fit. A later fit with the same data and
+        parameters resumes from the file; other data or parameters raise an error. The file is not
         deleted after the fit.
     every : int, default=10
         Number of iterations between two writes.
@@ -53,9 +53,9 @@ class Checkpoint:
         self.arrays: dict[str, np.ndarray] = {}
 
     def open(self, parameters: dict[str, Any], fingerprint: np.ndarray) -> Checkpoint:
-        """Read the file if it exists, and verify that it belongs to this fit."""
+        """Read the file if it exists; verify that it belongs to this fit."""
         current = {name: repr(_to_builtin(value)) for name, value in parameters.items()}
-        # The arrays of another version may have another meaning.
+        # Arrays written by another version may have another meaning.
         current["prosparse"] = __version__
         text = json.dumps(current, sort_keys=True)
         self.arrays = {"parameters": np.array(text), "fingerprint": fingerprint}
@@ -122,11 +122,11 @@ class Checkpoint:
         )
 
     def stage(self, name: str) -> Stage:
-        """Return the part of the file for one of several runs of the loop."""
+        """Return the part of the file for one run of the loop."""
         return Stage(self, name)
 
     def write(self) -> None:
-        """Replace the file."""
+        """Write all arrays to the file, replacing its content."""
         with replace_file(self.path) as partial, partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **self.arrays, digest=_digest(self.arrays))
 
@@ -183,10 +183,10 @@ class Stage:
         self.file, self.name = file, name
 
     def load(self, like: T) -> tuple[T, str] | None:
-        """Return the saved position and stop reason, or None if nothing was saved.
+        """Load the saved position and stop reason, or None if not saved.
 
-        Arrays are restored to the libraries and devices of the position ``like``. The stop reason
-        is empty if the loop had not ended.
+        Arrays have the libraries and devices of the position ``like``. The stop reason is empty if
+        the loop had not ended.
         """
         if f"{self.name}/reason" not in self.file.arrays:
             return None
@@ -205,12 +205,12 @@ class Stage:
         self.file.write()
 
     def due(self, iteration: int) -> bool:
-        """Return whether the position after this iteration is saved."""
+        """Return whether to save the position after an iteration."""
         return iteration % self.file.every == 0
 
 
 def _flatten(value: Any, name: str) -> dict[str, np.ndarray]:
-    """Return the arrays and numbers of nested named tuples, by their path."""
+    """Convert nested named tuples to arrays by path."""
     if value is None:
         return {}
     if hasattr(value, "_fields"):
@@ -220,7 +220,7 @@ def _flatten(value: Any, name: str) -> dict[str, np.ndarray]:
 
 
 def _unflatten(like: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Return a value with the structure, array libraries and devices of ``like``."""
+    """Restore a value with the structure and array types of ``like``."""
     if like is None:
         return None
     if hasattr(like, "_fields"):

@@ -1,8 +1,9 @@
-"""Iteration loop of all methods: stopping, acceleration, checkpoints.
+"""Iteration loop of all methods, with acceleration and checkpoints.
 
 A method provides ``step``, a pure function from a state to a better state. A state is a named tuple
-with the field ``bound``, the objective, which must be non-decreasing. The loop verifies this: a
-decreasing or non-finite objective and a failed decomposition end it with their own stop reasons.
+with the field ``bound``, the objective, which must be non-decreasing. The loop verifies this
+condition: a decreasing or non-finite objective, and a failed decomposition, end the loop with
+specific stop reasons.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .progress import Progress
 
 
 class HasBound(Protocol):
-    """State of a model: a named tuple whose field ``bound`` is the objective."""
+    """State of a model, whose field ``bound`` is the objective."""
 
     @property
     def bound(self) -> float: ...
@@ -35,7 +36,7 @@ _SUM_ERROR = 8.0  # rounding error of a sum, in units of epsilon
 
 
 def relative_rounding(state: HasBound, epsilon: float = _DOUBLE) -> float:
-    """Return the rounding error of an objective with ten significant digits.
+    """Compute the rounding error of an objective with ten accurate digits.
 
     ``epsilon`` is the relative rounding error of products with the data matrix.
     """
@@ -43,7 +44,7 @@ def relative_rounding(state: HasBound, epsilon: float = _DOUBLE) -> float:
 
 
 def residual_rounding(state: HasBound, total: float, noise: float, epsilon: float) -> float:
-    """Return the rounding error of a likelihood with a residual of sums.
+    """Compute the rounding error of a likelihood with a residual of sums.
 
     The residual is a difference of sums of magnitude ``total``, divided by the variance ``noise``.
     """
@@ -51,7 +52,7 @@ def residual_rounding(state: HasBound, total: float, noise: float, epsilon: floa
 
 
 class StopReason(Enum):
-    """Reason for the end of the iterations; the value is the text for users."""
+    """Reason for the end of the iterations, with a message for users."""
 
     CONVERGED = "converged: the objective increased by less than `tol` in one iteration"
     MAX_ITER = "reached `max_iter` before convergence: increase `max_iter` or `tol`"
@@ -60,9 +61,9 @@ class StopReason(Enum):
         "Increase `time_limit` or `gap`"
     )
     EMPTY_MODEL = (
-        "all variables left the model: the data show no common structure at this noise level"
+        "no variable remains in the model: the data show no shared variance at this noise level"
     )
-    NO_SIGNAL = "no set of variables is better supported than the empty set"
+    NO_SIGNAL = "no set of variables is significantly better than the empty set"
     EXHAUSTED = (
         "the constraints leave no variance for further components: reduce `n_components` or allow "
         "shared variables"
@@ -89,7 +90,7 @@ class StopReason(Enum):
         return self in _UNFINISHED
 
 
-# In increasing severity.
+# Stop reasons in order of increasing severity.
 _UNFINISHED = (
     StopReason.NOT_CERTIFIED,
     StopReason.MAX_ITER,
@@ -107,11 +108,11 @@ def worst(reasons: list[StopReason]) -> StopReason:
 
 
 class Position(NamedTuple):
-    """Position of the loop between iterations: the contents of a checkpoint."""
+    """Position of the loop between iterations, stored in checkpoints."""
 
-    start: Any  # of the next step
+    start: Any  # start of the next step
     best: Any
-    memory: Any  # of the accelerator, or None
+    memory: Any  # memory of the accelerator, or None
     plain: bool  # whether ``start`` is the best state, not a proposal
     n_small: int  # number of consecutive increases of at most ``tol``
     probing: bool  # whether ``start`` is a probe of the accelerator
@@ -122,8 +123,8 @@ class Run(NamedTuple, Generic[S]):
     """Result of the loop."""
 
     state: S  # the best
-    # Objective of the best state after each iteration, non-decreasing. A step that decreases it is
-    # rejected: the entry is then that of the previous state, and `reason` reports the decrease.
+    # Objective of the best state after each iteration; non-decreasing. If a step decreases the
+    # objective, it is rejected, the previous value is repeated, and `reason` reports the decrease.
     bounds: list[float]
     reason: StopReason
 
@@ -142,13 +143,13 @@ def iterate(
 ) -> Run[S]:
     """Apply ``step`` until the objective increases by at most ``tol``.
 
-    A plain step that decreases the objective by at most ``tol + rounding(state)`` has converged. A
-    larger decrease is an error and ends the loop, and so does a state that is ``exhausted``.
+    If a plain step decreases the objective by at most ``tol + rounding(state)``, the loop has
+    converged. A larger decrease is an error and ends the loop, as does an ``exhausted`` state.
 
-    A step from an accelerated start that decreases the objective, or fails, is discarded, and the
-    accelerator proposes another start. Convergence requires two consecutive small increases, or one
-    after a plain start, because an accelerated start may be poor. A saddle resembles convergence,
-    so that one step from the accelerator's probe precedes the end.
+    If a step from an accelerated start fails or decreases the objective, it is discarded, and the
+    accelerator proposes another start. Because an accelerated start may be poor, convergence
+    requires two consecutive small increases, or one after a plain start. Because a saddle resembles
+    convergence, one step from the accelerator's probe precedes the end.
     """
     memory = None if accelerator is None else accelerator.begin(state)
     position = Position(state, state, memory, True, 0, False, [])
@@ -182,7 +183,7 @@ def _advance(
     accelerator: Extrapolation[Any] | None,
     exhausted: Callable[[S], bool],
 ) -> tuple[Position, StopReason | None]:
-    """Run one iteration; return the new position and the stop reason, if any."""
+    """Run one iteration; return the new position and any stop reason."""
     best: Any = position.best
     result, failure = _try_step(step, position, slack)
     accepted = result is not None and not result.bound < best.bound
@@ -217,7 +218,7 @@ def _advance(
 def _try_step(
     step: Callable[[S], S], position: Position, slack: float
 ) -> tuple[S | None, StopReason | None]:
-    """Return the result of the step, or None, and the reason of a failure."""
+    """Run a step; return the result or None, and the reason for a failure."""
     try:
         result = step(position.start)
     except decomposition_errors():

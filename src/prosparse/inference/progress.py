@@ -1,6 +1,6 @@
-"""Progress of a fit, printed as lines if `verbose` is positive.
+"""Progress of fits, printed if `verbose` is positive, or observed.
 
-A program that runs fits can show their progress itself with `observe`.
+Programs can display the progress of fits with `observe`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-N_FIRST, INTERVAL = 5, 10  # the first iterations are printed, and then one of ten
+N_FIRST, INTERVAL = 5, 10  # the first five iterations are printed, then every tenth
 
 Item = TypeVar("Item")
-# Function of the label, the number of steps and their total, if known.
+# Function of the label, the number of steps, and the total number or None.
 Observer = Callable[[str, int, int | None], None]
 _observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
 
 @contextmanager
 def observe(observer: Observer | None) -> Iterator[None]:
-    """Call a function after every step of fits within a context.
+    """Call a function after every step of the fits within a context.
 
     With None, no function is called.
     """
@@ -40,10 +40,10 @@ def announce(label: str, n_steps: int = 0, total: int | None = None) -> None:
 
 
 def announce_each(label: str, items: Iterable[Item], total: int) -> Iterator[Item]:
-    """Return an iterator that reports how many items were taken.
+    """Iterate over items and report the number of items taken.
 
     A pool of workers may take items in another thread, whose context has no observer. The observer
-    is therefore the one of the call.
+    of the calling context is therefore used.
     """
     observer = _observer.get()
     if observer is None:

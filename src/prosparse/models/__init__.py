@@ -1,1 +1,1 @@
-"""Methods, one package each."""
+"""Methods, with one package for each."""

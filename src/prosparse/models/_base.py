@@ -46,7 +46,7 @@ from ..parallel import adapt_blas_threads, blas_threads
 _DROP = "drop these rows or columns"
 _IMPUTE = "fill missing values with column means first (scikit-learn's SimpleImputer)"
 _FIND_CAUSE = "look for divisions by zero and logarithms of zero, which give infinity"
-# Remedies for entries that are not finite.
+# Remedies for non-finite entries.
 _REMEDIES = {
     "NaN": f"{_IMPUTE}, or {_DROP}.",
     "infinity": f"{_FIND_CAUSE}, or {_DROP}.",
@@ -63,8 +63,8 @@ CheckpointLike = str | os.PathLike[str] | Checkpoint | None
 def _largest_dense_size(X: TableLike) -> int:
     """Return the number of entries of the largest dense matrix in CPU memory.
 
-    This is the data matrix or, if it is sparse, the Gram matrix of its smaller side if that is
-    formed. Products on the CPU are small for data on an accelerator.
+    This is the data matrix or, for sparse data, the Gram matrix of the smaller side if that is
+    formed. For data on an accelerator, products on the CPU are small.
     """
     n, p = X.shape
     if on_accelerator(X):
@@ -86,11 +86,11 @@ class VariableSelector(BaseEstimator):
     _accepts_any_container = False
     _min_features = 2
 
-    # Columns of `to_frame` that a class adds to those of its bases, and the fitted attributes that
-    # contain them, of shape (n_features_in_,) or (k, n_features_in_). A name that ends in "_" is
-    # a prefix: the rows of its attribute are numbered.
+    # Columns of `to_frame` that a class adds to those of its bases, and the corresponding fitted
+    # attributes of shape (n_features_in_,) or (k, n_features_in_). A name that ends in "_" is a
+    # prefix, to which the row number is appended.
     _variable_attributes: tuple[tuple[str, str], ...] = ()
-    # Columns of `to_frame` whose values are positions of variables, -1 for none.
+    # Columns of `to_frame` that contain positions of variables, or -1.
     _variable_references: tuple[str, ...] = ()
 
     support_: np.ndarray
@@ -106,7 +106,7 @@ class VariableSelector(BaseEstimator):
         """Check the parameters, remove fitted attributes and run ``fit``.
 
         If the fit fails, the estimator is restored. Warnings are issued after the fit, because a
-        warning may be turned into an error.
+        warning may be treated as an error.
         """
         check_verbose(getattr(self, "verbose", 0))
         self._check_parameters()
@@ -136,9 +136,9 @@ class VariableSelector(BaseEstimator):
             warn(f"{type(self).__name__} {reason}.", ConvergenceWarning)
 
     def _validate(self, X: TableLike, *, reset: bool) -> TableLike:
-        """Validate ``X`` and return a dense floating-point array or a CSR matrix.
+        """Validate ``X`` and convert it to a dense float array or a CSR matrix.
 
-        With ``reset`` the number and the names of the columns are stored.
+        With ``reset``, the number and the names of the columns are stored.
         """
         container = container_of(X)
         X = container.prepare(X, allow_nan=self.__sklearn_tags__().input_tags.allow_nan)
@@ -183,7 +183,8 @@ class VariableSelector(BaseEstimator):
     ) -> np.ndarray:
         """Set the attributes of a selection among the varying columns.
 
-        Columns are in ``order`` of relevance. Returns the positions of the selected ones in ``X``.
+        ``order`` sorts the columns by relevance. The positions of the selected columns in ``X`` are
+        returned.
         """
         self.mean_, self.scale_, self.varying_ = columns.mean, columns.scale, columns.varying
         like, varying = columns.mean, to_numpy(columns.varying)
@@ -202,7 +203,7 @@ class VariableSelector(BaseEstimator):
         """Relevance of the selected variables, zero for all others.
 
         scikit-learn's ``SelectFromModel`` and ``RFE`` read this attribute. Any positive threshold
-        excludes the variables that are not selected.
+        excludes variables that are not selected.
         """
         check_is_fitted(self)
         return self.relevance_ * as_like(self.support_, self.relevance_, self.relevance_.dtype)
@@ -248,7 +249,7 @@ class VariableSelector(BaseEstimator):
             One row per variable, in the order of the columns of ``X``, indexed by column name
             (``x0``, ``x1``, ... without names). The columns are ``selected``, ``ranking``,
             ``relevance``, the results of the method for each variable, ``mean``, ``scale``, and
-            one column per component. Results that a fit did not compute have no column.
+            one column per component. Results that were not computed have no column.
         """
         check_is_fitted(self)
         width = self.n_features_in_
@@ -301,7 +302,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
     def _standardise(
         self, X: TableLike, scale: bool, weights: np.ndarray | None = None
     ) -> tuple[Operator, Columns]:
-        """Return the operator of the varying columns of ``X``, at least two."""
+        """Standardise ``X``, which must have at least two varying columns."""
         op, columns = standardise(self._validate(X, reset=True), scale, weights)
         check_varying(op, columns)
         if not scale:
@@ -337,7 +338,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
             return None
         file = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
         parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
-        # These parameters determine when the iterations stop, not the sequence of iterates.
+        # These parameters affect when the iterations stop, but not the sequence of iterates.
         for name in ("max_iter", "verbose"):
             parameters.pop(name, None)
         return file.open(parameters | others, fingerprint(self._validate(X, reset=False)))
@@ -357,14 +358,15 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         self.components_ = spread(components, positions, like.shape[0])
 
     def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
-        """Set all attributes that follow from the components W (d, n_varying).
+        """Set all attributes that depend on the components W (d, n_varying).
 
         ``total`` is the number of observations.
         """
         squares, like = to_numpy(op.column_squares()), columns.mean
         along = sums_of_squares(op, W.T)
         weight = np.max(np.abs(W) * np.sqrt(along)[:, None], axis=0, initial=0.0)
-        # Scaled columns have equal variances up to rounding, which must not determine the order.
+        # Scaled columns have equal variances up to rounding errors, which must not affect the
+        # order.
         order = np.lexsort((-np.round(squares / squares.max(), 9), -weight))
         selected = np.flatnonzero(np.any(W != 0, axis=0))
         relevance = weight / max(float(weight.max()), np.finfo(float).tiny)
@@ -385,7 +387,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         return self.components_
 
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
-        """Return the operator of (some columns of) new rows, standardised as in fit."""
+        """Standardise new rows, or some of their columns, as in ``fit``."""
         mean, scale = (as_like(v, X, X.dtype) for v in (self.mean_, self.scale_))
         if columns is not None:
             mean, scale = (take_columns(v[None, :], columns)[0, :] for v in (mean, scale))
@@ -398,7 +400,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         Parameters
         ----------
         X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features_in_)
-            Data in the units of ``fit``. They are centred and scaled as in ``fit``.
+            Data in the units of ``fit``, which are centred and scaled as in ``fit``.
 
         Returns
         -------
@@ -408,7 +410,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         return self._transform(X)
 
     def _transform(self, X: TableLike, **metadata: Any) -> Array:
-        """Project rows, which `_operator_of` standardises given the metadata."""
+        """Project rows after standardisation by `_operator_of`."""
         check_is_fitted(self)
         selected = np.flatnonzero(to_numpy(self.support_))
         X = self._validate(X, reset=False)
@@ -424,7 +426,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
     def score(self, X: TableLike, y: object = None) -> float:
         """Return the proportion of variance explained by the components.
 
-        This is 1 minus the relative squared error of the least-squares reconstruction of ``X``
+        The score is 1 minus the relative squared error of the least-squares reconstruction of ``X``
         from the components, centred and scaled as in ``fit``.
 
         Parameters
@@ -470,12 +472,12 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         return (scores @ components) * scale + mean
 
     def _validate_scores(self, X: TableLike) -> TableLike:
-        """Validate scores and return them in their array library."""
+        """Validate scores and retain their array library."""
         check_is_fitted(self)
         container = container_of(X)
         X = container.prepare(X, allow_nan=False)
         if container.stays_in_place:
-            min_size = min(1, self._n_features_out)  # there may be no components
+            min_size = min(1, self._n_features_out)  # models may have no components
             scores = container.require_finite(container.validate(X, min_size))
         else:
             scores = check_array(X, dtype=[np.float64, np.float32], ensure_min_features=0)
@@ -493,7 +495,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
 
 
 def seed_of(state: int | np.random.RandomState | None) -> int:
-    """Return a non-negative ``random_state``, or draw a seed from another one."""
+    """Convert a ``random_state`` to a non-negative seed."""
     if isinstance(state, int | np.integer) and state >= 0:
         return int(state)
     return int(check_random_state(state).randint(2**31 - 1))
@@ -510,14 +512,14 @@ def check_varying(op: Operator, columns: Columns) -> None:
 
 
 class HasDensity(ABC):
-    """Estimator with a density: ``score_samples`` returns log densities of rows."""
+    """Base class of estimators with a density of rows."""
 
     @abstractmethod
     def score_samples(self, X: TableLike) -> Array:
-        """Return the log density of each row of ``X``."""
+        """Compute the log density of each row of ``X``."""
 
     def score(self, X: TableLike, y: object = None) -> float:
-        """Return the mean log density of the rows of ``X``.
+        """Compute the mean log density of the rows of ``X``.
 
         Parameters
         ----------
@@ -535,7 +537,7 @@ class HasDensity(ABC):
 
 
 class GaussianProjection(HasDensity, SparseProjection):
-    """Projection with a Gaussian density of the columns that vary.
+    """Projection with a Gaussian density of the varying columns.
 
     The covariance matrix is the sum of a low-rank and a diagonal matrix (`_factor_covariance`).
     """

@@ -1,4 +1,4 @@
-"""Adjustment for covariates in ``fit`` and of new rows."""
+"""Adjustment of training rows and new rows for covariates."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ..data.standardisation import AdjustedColumns, adjust_columns
 from ..errors import CovariatesWarning, ParameterError, plural, warn
 from ._base import SparseProjection
 
-# Proportion of the variance of a covariate, given groups and the covariates before it, below which
-# it is determined by them, or nearly collinear with them.
+# Residual proportions of the variance of a covariate, given groups and preceding covariates, below
+# which the covariate is redundant or nearly collinear.
 _DETERMINED = 1e-9
 _NEARLY_COLLINEAR = 0.02
-# Proportion of the degrees of freedom within groups that the covariates should leave.
+# Minimum proportion of the degrees of freedom within groups that should remain.
 _MIN_FREE = 1 / 3
 
 
 def check_design(groups: Any, covariates: Any, n: int, min_dof: int) -> RowDesign:
     """Read the groups and the covariates of the n rows of a fit.
 
-    They must leave at least ``min_dof`` degrees of freedom.
+    At least ``min_dof`` degrees of freedom must remain.
     """
     design = row_design(groups, covariates, n)
     n_groups = design.adjustment.groups.sizes.size
@@ -89,7 +89,7 @@ def _warn_about_collinearity(design: RowDesign, coding: CovariateCoding, has_gro
 class AdjustedProjection(SparseProjection):
     """Base class of projections that adjust the rows for groups and covariates.
 
-    ``fit`` reads the groups and covariates by `check_design`, and passes the standardised columns
+    ``fit`` reads the groups and covariates with `check_design`, and passes the standardised columns
     to `_adjust`.
     """
 
@@ -119,7 +119,7 @@ class AdjustedProjection(SparseProjection):
         fitted = adjustment.coefficients(op)[:k]
         coefficients = np.zeros((k, width))
         coefficients[:, index] = fitted / design.scale[:, None] * unit
-        if np.any(adjustment.weights != 1.0):  # the mean of the weighted covariates is not zero
+        if np.any(adjustment.weights != 1.0):  # the means of weighted covariates are not zero
             mean = to_numpy(columns.mean).astype(float).copy()
             centred = adjustment.covariates[:, :k] - np.mean(adjustment.covariates[:, :k], axis=0)
             mean[index] -= unit * (adjustment.weights @ centred @ fitted) / centred.shape[0]
@@ -157,7 +157,7 @@ class AdjustedProjection(SparseProjection):
         return np.ones(X.shape[0])
 
     def _covariate_effects(self, covariates: Any, n: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return centred coded covariates (n, k) and their coefficients (k, p)."""
+        """Compute centred coded covariates (n, k) and their coefficients (k, p)."""
         name = type(self).__name__
         if not hasattr(self, "covariate_names_"):
             if covariates is not None:
@@ -180,7 +180,7 @@ class AdjustedProjection(SparseProjection):
     def fit_transform(
         self, X: TableLike, y: object = None, *, groups: Any = None, covariates: Any = None
     ) -> Array:
-        """Fit to ``X`` and return its scores.
+        """Fit the model to ``X`` and return the scores.
 
         Parameters
         ----------
@@ -209,8 +209,8 @@ class AdjustedProjection(SparseProjection):
         X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features_in_)
             Data in the units of ``fit``. They are centred and scaled as in ``fit``.
         covariates : DataFrame or array-like of shape (n_samples, n_covariates) or None
-            Covariates of the rows, required if ``fit`` received covariates. Their effects, with the
-            coefficients of ``fit``, are subtracted. Columns of DataFrames are matched by name.
+            Covariates of the rows, required if ``fit`` received covariates. Effects are subtracted
+            with the coefficients of ``fit``. Columns of DataFrames are matched by name.
 
         Returns
         -------

@@ -1,7 +1,7 @@
 """Description of a method: capabilities, options and saved attributes.
 
-Each method describes itself once, in its ``description.py``. The command, reports, plots, model
-files and the contract tests read the descriptions from `prosparse.registry`.
+Each method is described in ``description.py`` of its package. The command, reports, plots, model
+files and contract tests use the descriptions in `prosparse.registry`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..phrases import format_ratio
 from ._base import SparseProjection, VariableSelector
 from .schema import Schema
 
-_MAX_LOG_RATIO = 100.0  # larger probability ratios are all reported as "over a billion times"
+_MAX_LOG_RATIO = 100.0  # larger log probability ratios are reported as "over a billion times"
 
 
 class PathAttributes(NamedTuple):
-    """Attributes in which a fitted estimator stores the models it compared."""
+    """Attributes in which a fitted estimator stores the compared models."""
 
-    x: str  # identifies the models: numbers of variables, or penalties
+    x: str  # attribute that identifies the models: numbers of variables, or penalties
     y: str  # criterion of each model
     selected: str = "n_selected_"  # `x` of the selected model
     x_label: str = "number of variables"
@@ -36,13 +36,13 @@ class PathAttributes(NamedTuple):
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """Names of the attributes that exist after a fit that compared models."""
+        """Names of the attributes that exist if a fit compared models."""
         names = (self.x, self.y, self.selected)
         return names if self.posterior is None else (*names, self.posterior)
 
 
 class ModelPath(NamedTuple):
-    """Models that a fitted estimator compared, as NumPy arrays."""
+    """Models compared by a fitted estimator, as NumPy arrays."""
 
     x: np.ndarray  # (n_models,)
     y: np.ndarray  # (n_models,)
@@ -55,7 +55,7 @@ class ModelPath(NamedTuple):
 
     @property
     def criterion(self) -> np.ndarray:
-        """Criterion of the selection (n_models,): the posterior, if any, else ``y``."""
+        """Criterion of the selection, (n_models,): ``posterior`` or else ``y``."""
         return self.y if self.posterior is None else self.posterior
 
 
@@ -67,7 +67,7 @@ class Option(NamedTuple):
     help: str  # without a full stop
     type: type[int] | type[float] | type[str] | type[bool] = str  # bool: a flag
     minimum: int | None = None
-    parse: Callable[[str], object] | None = None  # converts the typed value
+    parse: Callable[[str], object] | None = None  # converts the value given by the user
     default: str = "estimated from the data"  # setting in the report if the option is not given
 
 
@@ -101,33 +101,33 @@ class Method:
 
     name: str  # on the command line
     estimator: type[VariableSelector]
-    # Parameters that fit a small table quickly and leave some variables out.
+    # Parameters for a fast fit of a small table that does not select all variables.
     example: Mapping[str, object] = field(default_factory=dict)
     # One parameter and its values in a grid search.
     grid: Mapping[str, Sequence[object]] = field(default_factory=dict)
-    # Options of `prosparse select`, which does not offer the method if they are None.
+    # Options of `prosparse select`; None if the method is not available there.
     options: tuple[Option, ...] | None = None
     # Reasons for the number of selected variables; the first that applies is reported.
     explanations: tuple[Explanation, ...] = ()
     schema: Schema = field(default_factory=Schema)  # saved attributes
     coefficients: str = "components_"  # attribute that is zero for unselected variables
     path: PathAttributes | None = None  # models that a fit compares
-    # Number of variables, or of loadings, to select; None leaves the number to the method.
+    # Parameter with the number of variables or loadings to select, if any.
     size_parameter: str | None = None
-    # Tolerances that suffice for refits to part of the rows or to null datasets.
+    # Tolerances that are sufficient for refits to part of the rows or to null datasets.
     refit_tolerances: Mapping[str, float] = field(default_factory=dict)
     supervised: bool = False
     standardizes: bool = False  # whether the columns are always scaled to unit variance
     tests_variables: bool = False  # whether each variable is tested for shared variance
-    compares_penalties: bool = False  # whether the models on the path differ by a penalty
+    compares_penalties: bool = False  # whether the models on the path differ in a penalty
     reconstructs: bool = False  # whether variables are selected to predict all others
     fits_views: bool = False  # whether several views of the same rows are fitted jointly
     inclusion_probabilities: bool = False  # whether the estimator can average models
-    size_probabilities: bool = False  # whether that average covers the number of variables
+    size_probabilities: bool = False  # whether the average includes the number of variables
     records_objective: bool = False  # whether `objective_path_` holds the objective
 
     def has_parameter(self, parameter: str) -> bool:
-        """Return whether the estimator has a parameter of that name."""
+        """Return whether the estimator has a parameter with the given name."""
         return parameter in signature(self.estimator).parameters
 
     @property
@@ -171,7 +171,7 @@ class Method:
 
 
 def explain_requested(parameter: str, noun: str) -> Explanation:
-    """Return an explanation for a number that the user set by ``parameter``."""
+    """Build the explanation of a number given by ``parameter``."""
 
     def explain(model: VariableSelector, path: ModelPath | None, n_selected: int) -> str | None:
         requested = model.get_params(deep=False)[parameter]

@@ -1,11 +1,11 @@
 """Schema of the attributes in a model file: types, shapes and ranges.
 
 A model file may be edited or damaged. Each method declares its attributes in a `Schema`, and
-`prosparse.persistence` checks a model against the declaration before anything uses it.
+`prosparse.persistence` checks models against this declaration before use.
 
-Shapes are written in letters. A letter denotes the same number throughout a model: p columns,
-d components, s selected variables, k models on a path, v views. "s+1" is one more than s, "*" is
-any length, "+" any length of at least one, and a digit is that length.
+Shapes are written as letters, each of which denotes the same number throughout a model: p columns,
+d components, s selected variables, k models on a path, v views. "s+1" is one more than s, "*" any
+length, "+" any length of at least one, and a digit a fixed length.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from ..phrases import truncate
 
 State = Mapping[str, Any]
 Sizes = dict[str, int]
-_FREE_LENGTHS = {"*": 0, "+": 1}  # the minimum length of an axis that no other attribute shares
+_FREE_LENGTHS = {"*": 0, "+": 1}  # minimum length of an axis without a letter
 
 
 class Field(Protocol):
-    """Declaration of the values that an attribute may take."""
+    """Declaration of the valid values of an attribute."""
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Raise `ModelFileError` unless ``value`` conforms.
+        """Raise `ModelFileError` unless ``value`` conforms to the declaration.
 
-        ``sizes`` holds the numbers that the letters denote. A letter that is not in it denotes the
-        first length that it is compared with.
+        ``sizes`` contains the number denoted by each letter. A new letter is assigned the first
+        length with which it is compared.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Array:
-    """A number, or an array of numbers, booleans, strings or labels."""
+    """Number, or array of numbers, booleans, strings or labels."""
 
     dtypes: str  # accepted kinds of NumPy dtypes; "O" denotes arrays of strings
     shape: tuple[str, ...] = ()  # letters of the axes; empty for a single number
     finite: bool = False
     minimum: float = -np.inf
     exclusive: bool = False  # whether the values must exceed `minimum`
-    below: str = ""  # letter of the number that all values must be below
-    stack: str = ""  # letter of a leading axis that all such attributes have, or none of them
+    below: str = ""  # letter of an upper bound that all values must be below
+    stack: str = ""  # letter of a leading axis that either all such attributes have or none
     optional: bool = False  # whether None is accepted
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
@@ -76,7 +76,7 @@ class Array:
     def _check_dtype(self, name: str, value: Any) -> None:
         if isinstance(value, np.ndarray) and value.dtype.kind in self.dtypes:
             long_double = value.dtype.kind == "f" and value.dtype.itemsize > 8
-            if not long_double or "O" in self.dtypes:  # SciPy accepts no long doubles
+            if not long_double or "O" in self.dtypes:  # SciPy does not accept long doubles
                 return
         kinds = {"b": "booleans", "i": "integers", "O": "strings"}
         expected = kinds.get(self.dtypes[0], "numbers")
@@ -104,7 +104,7 @@ def numbers(
     exclusive: bool = False,
     stack: str = "",
 ) -> Array:
-    """Declare real numbers."""
+    """Declare a real number, or an array of real numbers."""
     return Array("fiu", shape, finite, minimum, exclusive, stack=stack)
 
 
@@ -140,7 +140,7 @@ def labels(*shape: str) -> Array:
 
 @dataclass(frozen=True)
 class Instance:
-    """An instance of a class, or None if that is ``optional``."""
+    """Instance of a class, or None if ``optional``."""
 
     type: type
     optional: bool = False
@@ -153,7 +153,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of a few strings."""
+    """One of several allowed strings."""
 
     allowed: tuple[str, ...]
 
@@ -165,11 +165,11 @@ class OneOf:
 
 @dataclass(frozen=True)
 class ListOf:
-    """A list with one entry for each of ``length``: a letter, as in shapes."""
+    """List whose length is denoted by a letter, as in shapes."""
 
     entry: Field
     length: str
-    counted: str  # what there is one entry for: "view"
+    counted: str  # noun for the objects that have an entry, such as "view"
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
         if not isinstance(value, list) or len(value) != sizes.setdefault(self.length, len(value)):
@@ -183,7 +183,7 @@ class ListOf:
 
 @dataclass(frozen=True)
 class DictOf:
-    """A dictionary from labels, as strings, to values."""
+    """Dictionary from labels, as strings, to values."""
 
     entry: Field
 
@@ -218,7 +218,7 @@ def _check_shape(name: str, value: np.ndarray, shape: tuple[str, ...], sizes: Si
 
 
 def shorten(value: Any) -> str:
-    """Describe a value in at most 60 characters, for a message."""
+    """Describe a value in at most 60 characters for a message."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype}"
     return truncate(repr(value), 60)
@@ -288,7 +288,7 @@ COVARIATES: Mapping[str, Field] = {
 def check_covariates(state: State) -> None:
     """Check the number of coefficients of covariates.
 
-    There is one for each number and each level but the first.
+    There is one coefficient for each numeric covariate and for each level but the first.
     """
     if "covariate_names_" not in state:
         return
@@ -306,13 +306,13 @@ class Schema(NamedTuple):
     """Declaration of the fitted attributes of one method."""
 
     required: Mapping[str, Field] = PROJECTION  # exist after every fit
-    optional: Mapping[str, Field] = {}  # exist after some fits, besides those in `COMMON`
+    optional: Mapping[str, Field] = {}  # exist after some fits, in addition to those in `COMMON`
     all_or_none: tuple[tuple[str, ...], ...] = ()  # groups that exist together
-    # Conditions between attributes that conform to their declarations.
+    # Conditions between attributes that conform to their own declarations.
     checks: tuple[Callable[[State], None], ...] = (check_components,)
 
     @property
     def fields(self) -> dict[str, Field]:
-        """Declarations of all attributes, in the order that assigns the letters."""
+        """Declarations of all attributes, in the order in which letters are assigned."""
         common = {name: COMMON[name] for name in COMMON if name not in self.required}
         return {**self.required, **common, **self.optional}

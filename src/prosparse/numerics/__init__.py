@@ -1,1 +1,1 @@
-"""Formulas that at least two methods use."""
+"""Numerical functions common to several methods."""

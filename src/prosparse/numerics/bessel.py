@@ -1,7 +1,7 @@
 """Logarithm and ratios of the Bessel function of the second kind, K_nu(x).
 
-The evidence of [MBL16] needs log K_nu(x) and K_{nu-1}(x) / K_nu(x) at orders up to half the number
-of variables, at which K_nu itself overflows or underflows. The functions accept any array library
+The evidence of [MBL16] requires log K_nu(x) and K_{nu-1}(x) / K_nu(x) for orders up to half the
+number of variables, for which K_nu overflows or underflows. The functions accept any array library
 and orders from 0 to more than 1e5.
 
 Orders of at least 25 use the uniform (Debye, Olver) expansion [DLMF 10.41.4]. With
@@ -10,9 +10,9 @@ w = x / nu and t = 1 / sqrt(1 + w^2),
     log K_nu(x) = 1/2 log(pi / (2 nu)) - nu (1/t - asinh(1/w)) + 1/2 log t
                   + sum_k (-1)^k l_k(t) / nu^k ,
 
-where sum_k l_k(t) / nu^k is the logarithm of Debye's series sum_k U_k(t) / nu^k. Every
-l_k is t^k times a polynomial in t^2, so each costs a few multiplications. Because
-K_{nu-1}/K_nu = -d log K_nu / dx - nu/x, the same coefficients give the ratio
+where sum_k l_k(t) / nu^k is the logarithm of Debye's series sum_k U_k(t) / nu^k. Each l_k is t^k
+times a polynomial in t^2 and requires only a few multiplications. Because K_{nu-1}/K_nu = -d log
+K_nu / dx - nu/x, the same coefficients yield the ratio
 
     w / (1 + 1/t) + w t^2 / (2 nu) + w t^2 / nu sum_k (-1)^k t l_k'(t) / nu^k ,
 
@@ -20,8 +20,8 @@ in which the two terms of size nu/x cancel analytically. The relative error is c
 machine precision even if the ratio is 1e-10.
 
 Smaller orders, unless all arguments are large, use the upward recurrence
-K_{nu+1} = K_{nu-1} + 2 nu/x K_nu from SciPy's scaled K at an order in [0, 1). All its terms are
-positive. SciPy needs CPU memory; a dataset has at most fifty such orders.
+K_{nu+1} = K_{nu-1} + 2 nu/x K_nu from SciPy's scaled K at an order in [0, 1). All terms are
+positive. SciPy requires CPU memory; at most fifty such orders occur for a dataset.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ _BANDS = (
 
 @cache
 def _debye_log_coefficients(n_terms: int) -> list[np.ndarray]:
-    """Return the coefficients of l_k(t) / t^k in powers of t^2, k = 1 .. n_terms.
+    """Compute the coefficients of l_k(t) / t^k in powers of t^2.
 
-    U_{k+1}(t) = t^2 (1 - t^2) U_k'(t) / 2 + 1/8 int_0^t (1 - 5 s^2) U_k(s) ds [DLMF 10.41.9] in
-    exact fractions, and the logarithm of the series is k l_k = k U_k - sum_{j<k} j l_j U_{k-j}.
+    For k = 1, ..., n_terms, U_{k+1}(t) = t^2 (1 - t^2) U_k'(t) / 2 + 1/8 int_0^t (1 - 5 s^2) U_k(s)
+    ds [DLMF 10.41.9] is computed in exact fractions. The logarithm of the series follows from k l_k
+    = k U_k - sum_{j<k} j l_j U_{k-j}.
     """
     U: list[dict[int, Fraction]] = [{0: Fraction(1)}]
     for _ in range(n_terms):
@@ -140,7 +141,8 @@ class _Debye(NamedTuple):
 
 def scaled_k(order: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return exp(x) K_order(x) for orders in [0, 1]."""
-    # SciPy returns NaN above about 1e9; there the asymptotic series has machine precision.
+    # For arguments above about 1e9, SciPy returns NaN, and the asymptotic series has machine
+    # precision.
     asymptotic = np.sqrt(np.pi / (2.0 * x)) * (
         1.0 + (4.0 * order**2 - 1.0) / (8.0 * x)  # DLMF 10.40.2
     )
@@ -149,7 +151,7 @@ def scaled_k(order: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def _scaled_pair(fraction: float, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return exp(x) K_a(x) and exp(x) K_{1-a}(x) for a = ``fraction``."""
-    # The orders of the evidence are multiples of 1/2, for which there are faster functions.
+    # The orders of the evidence are multiples of 1/2, for which faster functions exist.
     if fraction == 0.0:
         return k0e(x), k1e(x)
     if fraction == 0.5:
@@ -179,16 +181,16 @@ def _recurrence(nu: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _in_cpu_memory(nu: np.ndarray, x: Array) -> tuple[Array, Array]:
-    """Return both functions at small orders, computed by SciPy."""
+    """Compute `log_kv_and_ratio` at small orders with SciPy."""
     log_k, ratio = _recurrence(nu, to_numpy(x).astype(float))
     return from_numpy(log_k, x, x.dtype), from_numpy(ratio, x, x.dtype)
 
 
 def _bands(nu: np.ndarray, x: Array, xp: Any) -> np.ndarray:
-    """Return the band of each column, 0 if the uniform expansion is inaccurate.
+    """Return the band of each column; 0 if the expansion is inaccurate.
 
-    The terms of the series decrease like powers of 1/sqrt(nu^2 + x^2). Small orders can therefore
-    use the expansion if all arguments are large.
+    The terms of the series decrease as powers of 1/sqrt(nu^2 + x^2). For small orders, the
+    expansion is therefore accurate if all arguments are large.
     """
     band = np.searchsorted([low for low, _ in _BANDS], nu, side="right")
     small = np.flatnonzero((band == 0) & (nu > 0))
@@ -201,7 +203,8 @@ def _bands(nu: np.ndarray, x: Array, xp: Any) -> np.ndarray:
 def log_kv_and_ratio(nu: Any, x: Array) -> tuple[Array, Array]:
     """Return log K_nu(x) and K_{nu-1}(x) / K_nu(x).
 
-    Orders are (m,) and positive arguments (..., m). Each group of columns has its formula.
+    Orders have shape (m,), and positive arguments have shape (..., m). A formula is chosen for each
+    group of columns.
     """
     xp = array_namespace(x)
     nu = np.broadcast_to(np.asarray(nu, dtype=float), (x.shape[-1],))

@@ -16,8 +16,8 @@ Array = Any
 class FactorCovariance(NamedTuple):
     """Covariance matrix of a factor model with one or two noise variances.
 
-    On the columns ``inside`` it is V' diag(variances - noise) V + noise I with the rows of V
-    orthonormal; the columns ``outside`` are independent noise.
+    For the columns ``inside``, the matrix is V' diag(variances - noise) V + noise I with
+    orthonormal rows of V; the columns ``outside`` are independent noise.
     """
 
     components: Array  # (d, q) V, on the columns `inside`
@@ -28,11 +28,11 @@ class FactorCovariance(NamedTuple):
     outside: np.ndarray  # positions of columns
 
     def matrix(self, width: int) -> np.ndarray:
-        """Return the covariance of ``width`` columns, zero outside both groups."""
+        """Compute the covariance of ``width`` columns, zero outside both groups."""
         return self._assemble(width, self.variances, self.noise, self.noise_outside)
 
     def inverse(self, width: int) -> np.ndarray:
-        """Return the precision of ``width`` columns, zero outside both groups."""
+        """Compute the precision of ``width`` columns, zero outside both groups."""
         # Both matrices have the same eigenvectors, with reciprocal eigenvalues.
         return self._assemble(width, 1.0 / self.variances, 1.0 / self.noise, 1 / self.noise_outside)
 
@@ -46,7 +46,7 @@ class FactorCovariance(NamedTuple):
 
 
 def log_density(op: Operator, covariance: FactorCovariance) -> Array:
-    """Return the log density of every centred row, block by block."""
+    """Compute the log density of each centred row."""
     like, (d, q) = covariance.components, covariance.components.shape
     distances = partial(
         _squared_distances,

@@ -1,7 +1,7 @@
 """Spectrum of a data matrix.
 
-The Gram matrix of the smaller side gives all eigenvalues. If both sides are large, block Krylov
-iterations give the leading ones.
+All eigenvalues are computed from the Gram matrix of the smaller side. If both sides are large, the
+leading eigenvalues are computed by block Krylov iterations.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ KRYLOV_DEPTH = 6  # number of blocks in the Krylov basis between restarts
 NARROW_KRYLOV_DEPTH = 3  # the same for narrow blocks, in multiples of the full width
 # The full spectrum is computed if the side is less than this multiple of the number of vectors.
 MIN_SIDE_RATIO = 4
-MAX_SINGLE_THREAD_SIDE = 512  # maximum side for which several threads are slower than one
-# Minimum norm of the part of a unit vector that is orthogonal to the previous ones, for
-# orthogonalisation by the Cholesky factor. Its square is far above the rounding error.
+MAX_SINGLE_THREAD_SIDE = 512  # maximum side for which one thread is faster than several
+# Minimum norm of the part of a unit vector that is orthogonal to the previous vectors, for
+# orthogonalisation by the Cholesky factor. The square of this norm is far above the rounding error.
 MIN_CHOLESKY_DIAGONAL = 1e-4
 
 
 def eye_like(square: Array, xp: Any) -> Array:
-    """Return the identity matrix in the shape, type and device of ``square``."""
+    """Return the identity matrix with shape, type and device of ``square``."""
     return xp.eye(square.shape[0], dtype=square.dtype, device=device(square))
 
 
 def eigenpairs(symmetric: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Call `numpy.linalg.eigh`, on one thread if the matrix is small."""
+    """Compute eigenpairs by `numpy.linalg.eigh`, with suitable threads."""
     if symmetric.shape[0] > MAX_SINGLE_THREAD_SIDE:
         values, vectors = np.linalg.eigh(symmetric)
     else:
@@ -46,7 +46,7 @@ def eigenpairs(symmetric: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def products(op: Operator, filters: Array) -> tuple[Array, Array]:
-    """Return X'Y and Y'Y for Y = X F, the statistics of an EM iteration.
+    """Compute X'Y and Y'Y for Y = X F, the statistics of an EM iteration.
 
     Y'Y is computed as F'(X'Y), because F has fewer rows than Y.
     """
@@ -57,17 +57,17 @@ def products(op: Operator, filters: Array) -> tuple[Array, Array]:
 
 
 def squared_product(op: Operator, F: Array) -> Array:
-    """Return X'X F, with one iteration over the rows."""
+    """Compute X'X F in one iteration over the rows."""
     return op.sum_rows(lambda block: (block.T @ (block @ F),))[0]
 
 
 def transposed_product(op: Operator, Y: Array) -> Array:
-    """Return Y'X in the precision of X."""
+    """Compute Y'X in the precision of X."""
     return op.sum_rows(lambda block, rows: (rows.T @ block,), Y)[0]
 
 
 def product_and_transpose(op: Operator, F: Array) -> tuple[Array, Array]:
-    """Return Y = X F and Y'X in the precision of F, reading X once."""
+    """Compute Y = X F and Y'X in the precision of F, reading X once."""
     xp, (n, d), F_narrow = op.xp, (op.shape[0], F.shape[1]), op.xp.astype(F, op.dtype, copy=False)
 
     def multiply(block: Any, row_index: Array) -> tuple[Array, Array]:
@@ -83,7 +83,7 @@ def product_and_transpose(op: Operator, F: Array) -> tuple[Array, Array]:
 class FactorProducts(NamedTuple):
     """Products of Y = X F.
 
-    Y'Y is copied to CPU memory asynchronously, so that a GPU computes Y'X in the meantime.
+    Y'Y is copied to CPU memory asynchronously, so that a GPU can compute Y'X in the meantime.
     """
 
     YX: Array  # (d, p) in the precision of F
@@ -91,7 +91,7 @@ class FactorProducts(NamedTuple):
 
 
 def factor_products(op: Operator, filters: Array) -> FactorProducts:
-    """Return the products of Y = X F."""
+    """Compute the products of Y = X F."""
     xp = op.xp
     if op.whole is None:  # iterate once over the blocks
         XY, YY = products(op, filters)
@@ -103,7 +103,7 @@ def factor_products(op: Operator, filters: Array) -> FactorProducts:
 
 
 def sums_of_squares(op: Operator, filters: np.ndarray) -> np.ndarray:
-    """Return the squared norm of X f for each column f of ``filters``."""
+    """Compute the squared norm of X f for each column f of ``filters``."""
     xp, F = op.xp, from_numpy(filters, op.column_squares(), op.dtype)
     (squares,) = op.sum_rows(lambda block: (xp.sum((block @ F) ** 2, axis=0),))
     return to_numpy(squares).astype(float)
@@ -116,14 +116,14 @@ class Spectrum(NamedTuple):
     replaced by a p x p matrix with the same X'X, which makes later iterations faster.
     """
 
-    eigenvalues: Array  # (min(n, p),) of X'X in decreasing order; see `spectrum`
+    eigenvalues: Array  # (min(n, p),) eigenvalues of X'X in decreasing order (`spectrum`)
     op: Operator  # X if n <= p or p is large, else diag(singular values) V', p x p
     left: Array  # left singular vectors of `op`; None if `right` is given
     n: int  # number of rows of X
     right: Array = None  # (p, m) leading right singular vectors
 
     def directions(self, d: int) -> Array:
-        """Return the d leading eigenvectors (p, d) of X'X, zero for zero eigenvalues."""
+        """Compute d leading eigenvectors (p, d) of X'X, zero if eigenvalues are."""
         if self.right is not None:
             return self.right[:, :d]
         xp, values = self.op.xp, self.eigenvalues[:d]
@@ -136,10 +136,10 @@ class Spectrum(NamedTuple):
 def spectrum(op: Operator, count: int | None = None) -> Spectrum:
     """Compute the eigenvalues of X'X and an equivalent data matrix.
 
-    A Gram matrix is ten times faster than an SVD, but does not resolve singular values below 1e-8
-    of the largest. If half of them are that small, for example because of an outlier, the SVD is
-    used. If both sides exceed `EXACT_SIDE` and ``count`` is given, only ``count`` eigenvalues are
-    computed, and the others are replaced by their mean.
+    The Gram matrix is ten times faster than the SVD, but does not resolve singular values below
+    1e-8 times the largest. If half of the singular values are that small, for example because of an
+    outlier, the SVD is used. If both sides exceed `EXACT_SIDE` and ``count`` is given, only
+    ``count`` eigenvalues are computed, and the others are replaced by their mean.
     """
     xp, (n, p) = op.xp, op.shape
     min_side = max(EXACT_SIDE, MIN_SIDE_RATIO * ((count or 0) + N_OVERSAMPLES))
@@ -174,8 +174,8 @@ def leading_directions(
     """Compute the leading eigenpairs of X'X by block Krylov iterations.
 
     The iterations start from random vectors (Musco & Musco 2015, "Randomized block Krylov methods
-    for stronger and faster approximate singular value decomposition"). They restart from the best
-    vectors until all residuals are at most ``tol`` times the largest eigenvalue.
+    for stronger and faster approximate singular value decomposition"). They are restarted from the
+    best vectors until all residuals are at most ``tol`` times the largest eigenvalue.
     """
     xp = op.xp
     tol = max(tol, 30.0 * float(xp.finfo(op.dtype).eps))
@@ -198,9 +198,9 @@ def leading_eigenvectors(
     """Compute the leading eigenpairs of a positive semidefinite matrix A (p, p).
 
     ``multiply`` returns A V for V (p, k). ``like`` (p,) determines the array library, type and
-    device. ``count`` is at most p / 2, and ``max_products`` counts products with blocks of full
-    width. Products of ``block`` columns, fewer than ``count``, need fewer columns in total, because
-    each raises the power of A.
+    device. ``count`` must be at most p / 2, and ``max_products`` refers to blocks of full width.
+    With fewer ``block`` columns than ``count``, fewer columns are required in total, because each
+    product raises the power of A.
     """
     xp, p = array_namespace(like), like.shape[0]
     width = min(count + N_OVERSAMPLES, p // 2)
@@ -208,7 +208,7 @@ def leading_eigenvectors(
     depth = NARROW_KRYLOV_DEPTH if narrow else min(KRYLOV_DEPTH, p // width, max_products)
     max_basis = depth * width  # at most p
     block = block if block is not None and narrow else width
-    check_initial = initial is not None  # test the approximations before extending the basis
+    check_initial = initial is not None  # whether to test before extending the basis
     start = np.random.default_rng(0).standard_normal((p, width if check_initial else block))
     if initial is not None:
         start[:, : min(initial.shape[1], width)] = initial[:, :width]
@@ -244,7 +244,7 @@ def leading_eigenvectors(
 
 
 def _leading_span(directions: Array, count: int) -> Array:
-    """Return the leading singular directions (p, count) of the columns."""
+    """Compute the leading singular directions (p, count) of the columns."""
     squares = to_numpy(directions.T @ directions)
     rotation = np.linalg.eigh(squares)[1][:, ::-1][:, :count]
     return directions @ from_numpy(rotation, directions)
@@ -258,10 +258,11 @@ def _orthonormalise(directions: Array, basis: Array) -> Array:
 
 
 def _orthonormalise_once(directions: Array) -> Array:
-    """Orthonormalise vectors by the Cholesky factor of their Gram matrix or QR.
+    """Orthonormalise vectors by Cholesky factorisation or QR.
 
-    Cholesky is much faster than QR. Its error is the rounding error times the squared condition
-    number, which a second call removes. QR is used if the vectors are nearly dependent.
+    The Cholesky factor of the Gram matrix is much faster than QR. The error, which is the rounding
+    error times the squared condition number, is removed by a second call. QR is used if the vectors
+    are nearly dependent.
     """
     xp = array_namespace(directions)
     squares = to_numpy(directions.T @ directions).astype(float)
@@ -276,10 +277,10 @@ def _orthonormalise_once(directions: Array) -> Array:
 
 
 def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
-    """Return the d leading principal axes (d, p) and their sums of squares.
+    """Compute the d leading principal axes (d, p) and their sums of squares.
 
     Axes from a Gram matrix lose orthogonality if the eigenvalues differ by many orders of
-    magnitude. A QR decomposition and a rotation restore it.
+    magnitude. A QR decomposition and a rotation restore orthogonality.
     """
     xp = op.xp
     basis = xp.linalg.qr(spectrum(op, d).directions(d))[0]
@@ -298,14 +299,15 @@ def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
 
 
 def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
-    """Return the sum of squares of X that each row of W adds to the rows above."""
+    """Compute the sum of squares of X that each row of W adds to those above."""
     return sums_of_squares(op, added_directions(W))
 
 
 def added_directions(W: np.ndarray) -> np.ndarray:
-    """Return the unit vectors (columns) that rows of W add to those above.
+    """Compute the unit vectors (columns) that rows of W add to those above.
 
-    A vector is zero if the row adds none; a QR decomposition would return an arbitrary one.
+    A vector is zero if the row adds no direction; a QR decomposition would return an arbitrary
+    vector.
     """
     basis = np.zeros(W.shape[::-1])
     for k, w in enumerate(W):
@@ -316,7 +318,7 @@ def added_directions(W: np.ndarray) -> np.ndarray:
 
 
 def new_direction(Q: np.ndarray, w: np.ndarray) -> np.ndarray | None:
-    """Return the unit vector that w adds to the span of Q, None if it adds none."""
+    """Compute the unit vector that w adds to the span of Q, or None."""
     q = w - Q @ (Q.T @ w)
     q = q - Q @ (Q.T @ q)  # The second projection removes the rounding errors of the first.
     norm = float(np.linalg.norm(q))

@@ -4,20 +4,20 @@ A model file is a zip archive of format version 1:
 
 ``model.json``
     ``{"format": "prosparse-model", "version": 1, "class": "GSPPCA", "parameters": {...},
-    "fitted": {...}, "versions": {...}, "about": {...}}``. ``parameters`` are those of the
-    estimator, ``fitted`` its fitted attributes, ``versions`` the versions of the packages that
-    wrote the file, and ``about`` additional information of the writer.
+    "fitted": {...}, "versions": {...}, "about": {...}}``. ``parameters`` and ``fitted`` contain the
+    parameters and fitted attributes of the estimator, ``versions`` the versions of the packages
+    that wrote the file, and ``about`` additional information.
 ``arrays/0.npy``, ``arrays/1.npy``, ...
     Arrays in NumPy's format, without pickles; ``numpy.load`` also opens the archive.
 
-Values that JSON lacks are objects with one key: ``{"$array": 3}`` is ``arrays/3.npy``,
+Values of types that JSON lacks are objects with one key: ``{"$array": 3}`` is ``arrays/3.npy``,
 ``{"$scalar": [dtype, value]}`` a NumPy scalar, ``{"$strings": [...]}`` an array of strings,
 ``{"$tuple": [...]}``, ``{"$dict": [[key, value], ...]}``, ``{"$slice": [start, stop, step]}``,
 ``{"$enum": [class, name]}``, and ``{"$record": [class, {field: value}]}`` a named tuple.
 
-The file never names code: classes, enumerations and named tuples are looked up in fixed tables.
-Members are not compressed and must fit into the file, so that loading requires memory in
-proportion to the size of the file.
+The file never refers to code: classes, enumerations and named tuples are looked up in fixed tables.
+Members are not compressed and must fit into the file, so that loading requires memory in proportion
+to the size of the file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FORMAT, VERSION = "prosparse-model", 1
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the packages that determine the results.
+    """Return the versions of the packages that affect the results.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def versions() -> dict[str, str]:
 def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | None = None) -> Path:
     """Save an estimator, fitted or unfitted, to a file.
 
-    The file is written under a temporary name and renamed when it is complete.
+    A temporary file is written and renamed once it is complete.
 
     Parameters
     ----------
@@ -80,12 +80,12 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
     Returns
     -------
     Path
-        The name of the file.
+        Path of the file.
 
     Raises
     ------
     ModelFileError
-        If ``model`` is not an estimator of prosparse, or holds values that a model file cannot.
+        If ``model`` is not an estimator of prosparse, or has values that cannot be stored.
 
     Examples
     --------
@@ -120,9 +120,10 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load an estimator from a file that `save` wrote.
+    """Load an estimator from a file written by `save`.
 
-    Loading never runs code from the file and requires memory in proportion to its size.
+    Loading never executes code from the file, and requires memory in proportion to the size of the
+    file.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
-    """Load an estimator and the additional information in its file.
+    """Load an estimator and the additional information in the file.
 
     Parameters
     ----------
@@ -153,8 +154,8 @@ def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
     -------
     model : estimator
     rest : dict
-        The ``about`` that `save` received, and the ``versions`` of the packages that wrote the
-        file.
+        Dictionary with the ``about`` passed to `save`, and the ``versions`` of the packages that
+        wrote the file.
 
     Raises
     ------
@@ -202,14 +203,14 @@ def _check_header(header: Any) -> None:
 def _build_model(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
     name = header["class"]
     if not isinstance(name, str) or name not in METHODS:
-        raise ModelFileError(f"unknown estimator {name!r}; known are {', '.join(METHODS)}.")
+        raise ModelFileError(f"unknown estimator {name!r}; known estimators: {', '.join(METHODS)}.")
     method = METHODS[name]
     model = method.estimator()
     parameters = {k: decode(v, arrays) for k, v in header["parameters"].items()}
     differing = set(parameters) ^ set(model.get_params(deep=False))
     if differing:
         raise ModelFileError(
-            f"{name} of this version of prosparse has other parameters than the file "
+            f"the parameters of {name} in the file differ from those of this version of prosparse "
             f"({', '.join(sorted(differing))}). Fit and save the model again."
         )
     for parameter, value in parameters.items():  # `set_params` would inspect the values
@@ -239,7 +240,7 @@ def _fitted_attributes(model: Any) -> dict[str, Any]:
 
 
 def _check(method: Method, model: Any, fitted: dict[str, Any]) -> None:
-    """Check the fitted attributes and the parameters, which fitted models use."""
+    """Check the fitted attributes, and the parameters of fitted models."""
     check_fitted(method, fitted)
     if fitted:
         try:

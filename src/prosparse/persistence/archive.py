@@ -1,4 +1,4 @@
-"""The zip archive of a model file: one JSON header and numbered arrays."""
+"""Zip archive of a model file: a JSON header and numbered arrays."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..files import replace_file
 from ..npy import PLAIN_TYPES, check_members, read_array
 
 HEADER = "model.json"
-ARRAY_TYPES = PLAIN_TYPES + "SMm"  # labels may also be bytes, dates and durations
+ARRAY_TYPES = PLAIN_TYPES + "SMm"  # labels may also be bytes, dates or durations
 _ARRAY = "arrays/{}.npy"
 
 
 def write_archive(path: Path, header: dict[str, Any], arrays: list[np.ndarray]) -> Path:
-    """Write an archive, which replaces ``path`` when it is complete."""
+    """Write an archive that replaces ``path`` once it is complete."""
     content = json.dumps(header, indent=1)
     with replace_file(path) as partial, zipfile.ZipFile(partial, "w") as archive:
-        # A `ZipInfo` has a fixed date, so that equal models give equal files.
+        # A `ZipInfo` has a fixed date, so that equal models have equal files.
         archive.writestr(zipfile.ZipInfo(HEADER), content)
         for number, array in enumerate(arrays):
             info = zipfile.ZipInfo(_ARRAY.format(number))
@@ -34,7 +34,7 @@ def write_archive(path: Path, header: dict[str, Any], arrays: list[np.ndarray]) 
 def read_archive(path: Path) -> tuple[Any, dict[int, np.ndarray]]:
     """Read an archive after checking that the declared sizes fit into the file.
 
-    Returns the header, unchecked, and the arrays by their numbers.
+    The header, which is not validated, and the arrays by number are returned.
     """
     if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
         raise ModelFileError("not a regular file, but a folder, a pipe or a device.")

@@ -1,4 +1,4 @@
-"""Values of parameters and attributes as JSON, with arrays stored separately."""
+"""Encoding of parameters and attributes as JSON and separate arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_SCALAR_BYTES = 2**16  # maximum size of a scalar; a dtype can declare any wi
 
 
 def encode(value: Any, arrays: list[np.ndarray], name: str) -> Any:  # noqa: PLR0911
-    """Encode a value as JSON.
+    """Convert a value to objects that JSON supports.
 
     Arrays in ``value`` are appended to ``arrays`` and encoded by their index. ``name`` is the name
     of the parameter or attribute, for messages.
@@ -69,7 +69,7 @@ def _encode_array(value: np.ndarray, arrays: list[np.ndarray], name: str) -> Any
 
 
 def decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
-    """Decode a value that `encode` wrote; ``arrays`` are those of the file."""
+    """Restore the output of `encode`; ``arrays`` are the arrays of the file."""
 
     def decode_part(part: Any) -> Any:
         return decode(part, arrays)

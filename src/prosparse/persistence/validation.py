@@ -1,8 +1,7 @@
 """Validation of fitted attributes against the schema of a method.
 
-A model file may be edited or damaged. Methods of estimators, reports and plots assume that the
-attributes of a fitted model are consistent; this module ensures it when a model is saved or
-loaded.
+A model file may be edited or damaged. Methods of estimators, reports and plots require consistent
+attributes of a fitted model, which this module ensures when a model is saved or loaded.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from ..models.schema import SELECTOR, State, shorten
 def check_fitted(method: Method, state: State) -> None:
     """Raise `ModelFileError` if the attributes of a fitted estimator are invalid.
 
-    ``state`` contains the attributes without the parameters; arrays are NumPy's. An estimator
-    without any declared attribute is not fitted and passes.
+    ``state`` contains the attributes without the parameters, as NumPy arrays. An estimator without
+    any declared attribute is not fitted and is valid.
     """
     if "_sklearn_output_config" in state:
         _check_output_config(state["_sklearn_output_config"])
@@ -66,7 +65,7 @@ def _check_path(method: Method, state: State) -> None:
 
 
 def _check_output_config(config: Any) -> None:
-    """Check the setting that scikit-learn's `set_output` stores."""
+    """Check the setting stored by scikit-learn's `set_output`."""
     if (
         not isinstance(config, dict)
         or not set(config) <= {"transform"}
@@ -78,7 +77,7 @@ def _check_output_config(config: Any) -> None:
 
 
 def _check_selection(method: Method, state: State) -> None:
-    """Check that selected variables, their number, ranks and coefficients agree."""
+    """Check that selection, number, ranks and coefficients are consistent."""
     support, p = state["support_"], state["n_features_in_"]
     n_selected = int(support.sum())
     if n_selected != state["n_selected_"]:

@@ -1,6 +1,7 @@
-"""Plots of fitted estimators: ``CommunalityDisplay.from_estimator(model)``.
+"""Plots of fitted estimators, such as ``CommunalityDisplay``.
 
-The classes follow scikit-learn's Displays. Matplotlib is imported when a plot is drawn.
+The classes follow scikit-learn's Displays: ``CommunalityDisplay.from_estimator(model)`` draws a
+plot. Matplotlib is imported when a plot is drawn.
 """
 
 from .communality import CommunalityDisplay

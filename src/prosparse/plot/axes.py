@@ -1,4 +1,4 @@
-"""Axes, names and legends that all plots share."""
+"""Axes, names and legends common to all plots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_MARGIN = 0.6  # maximum size of names and labels relative to the plot
 
 
 def new_axes(columns: int = 1, height: float = 3.8, extra_width: float = 0.0) -> Any:
-    """Create a figure; return its Axes, or an array of several side by side."""
+    """Create a figure and return its Axes, or an array of adjacent Axes."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
@@ -46,7 +46,7 @@ def size_in_inches(ax: Axes) -> tuple[float, float]:
 def shorten(name: object, length: int = MAX_NAME_LENGTH) -> str:
     """Shorten a name by removing its middle.
 
-    Both ends are retained, because names often share a prefix or a suffix.
+    Both ends are retained, because names often have a common prefix or suffix.
     """
     text = str(name)
     if len(text) <= length:
@@ -58,7 +58,7 @@ def shorten(name: object, length: int = MAX_NAME_LENGTH) -> str:
 def shorten_all(names: Sequence[object] | np.ndarray, length: int = MAX_NAME_LENGTH) -> list[str]:
     """Shorten names and keep them distinct if possible.
 
-    If removing the middles makes names equal, their common prefix and suffix are removed first.
+    If names would become equal, their common prefix and suffix are removed first.
     """
     full = [str(name) for name in names]
     short = [shorten(name, length) for name in full]
@@ -67,7 +67,7 @@ def shorten_all(names: Sequence[object] | np.ndarray, length: int = MAX_NAME_LEN
         tail = _common_prefix_length([name[head:][::-1] for name in full])
         middles = [f"…{name[head : len(name) - tail]}{'…' if tail else ''}" for name in full]
         short = [shorten(middle, length) for middle in middles]
-    return [name.replace("$", r"\$") for name in short]  # names are not formulas
+    return [name.replace("$", r"\$") for name in short]  # dollar signs do not delimit formulas
 
 
 def _common_prefix_length(texts: Sequence[str]) -> int:
@@ -76,7 +76,7 @@ def _common_prefix_length(texts: Sequence[str]) -> int:
 
 
 def height_of_names(names: np.ndarray) -> float:
-    """Return the extra height in inches for long slanted names below a plot."""
+    """Compute the extra height in inches for slanted names below a plot."""
     longest = max(map(len, shorten_all(names)), default=0)
     return 0.0 if names.size > MAX_NAMES else 0.058 * max(0, longest - 12)
 
@@ -124,7 +124,7 @@ def selection_labels(selected: np.ndarray) -> tuple[str, str]:
 
 
 def annotate_point(ax: Axes, text: str, x: float, y: float, offset: float = 9) -> None:
-    """Write ``text`` above a point, and leave space for it."""
+    """Write ``text`` above a point, and extend the axis."""
     ax.annotate(
         text, (x, y), xytext=(0, offset), textcoords="offset points", ha="center", color=SELECTED
     )
@@ -134,8 +134,8 @@ def annotate_point(ax: Axes, text: str, x: float, y: float, offset: float = 9) -
 def separate_labels(ax: Axes, labels: Sequence[Annotation], others: np.ndarray) -> None:
     """Move labels of points vertically until they do not overlap.
 
-    Labels have offsets in points from their points. They move up or down, whichever is nearer, and
-    also avoid ``others``, an array (n, 2) of further points.
+    Labels are offset from their points. Each label moves to the nearest free position above or
+    below, and also avoids ``others``, an array (n, 2) of further points.
     """
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
@@ -148,12 +148,12 @@ def separate_labels(ax: Axes, labels: Sequence[Annotation], others: np.ndarray) 
     marks = [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in ax.transData.transform(others)]
     occupied = list(marks)
     for label in labels:
-        box = Text.get_window_extent(label).expanded(1.02, 1.1)  # without the line
+        box = Text.get_window_extent(label).expanded(1.02, 1.1)  # without the connecting line
         shifts = sorted(np.arange(-60, 61) * 0.25 * box.height, key=abs)
         left = max(0.0, limits.x0 - box.x0) - max(0.0, box.x1 - limits.x1)
         places = [box.translated(left, shift) for shift in shifts]
         inside = [b for b in places if b.y0 >= limits.y0 and b.y1 <= limits.y1] or places[:1]
-        best = min(inside, key=lambda b: sum(map(b.overlaps, occupied)))  # the nearest of equals
+        best = min(inside, key=lambda b: sum(map(b.overlaps, occupied)))  # the nearest among ties
         x, y = label.xyann
         points = 72.0 / figure.dpi
         label.xyann = (x + points * left, y + points * (best.y0 - box.y0))
@@ -166,7 +166,7 @@ def write_message(ax: Axes, message: str) -> None:
 
 
 def finish(ax: Axes) -> None:
-    """Remove the upper and right spines, and secure the size of the plot."""
+    """Remove the upper and right spines, and preserve the size of the plot."""
     ax.spines[["top", "right"]].set_visible(False)
     secure_size(ax)
 
@@ -175,7 +175,7 @@ def secure_size(ax: Axes) -> None:
     """Exclude the Axes from the layout if text leaves no space for the plot.
 
     A constrained layout reserves space for all text. If no space remains for the plot, the layout
-    fails with a warning. In very small figures some text is cut off instead.
+    fails with a warning. In very small figures, some text is therefore cut off.
     """
     box = ax.get_tightbbox()
     if box is None:

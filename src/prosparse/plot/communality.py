@@ -1,4 +1,4 @@
-"""Communality of the variables and its null expectation."""
+"""Plot of the communality of the variables and its null expectation."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class CommunalityDisplay(Display):
     Parameters
     ----------
     communality : array of shape (n_features,)
-        Proportion of the variance of each variable that it shares with others.
+        Communality of each variable.
     support : bool array of shape (n_features,)
         Mask of the selected variables.
     names : array of shape (n_features,)
         Names of the variables.
     null_communality : float
-        Expected communality of a variable that is independent of the others.
+        Expected communality of a variable without shared variance.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class CommunalityDisplay(Display):
         write_names(ax, names, otherwise="variables, largest communality first")
         if not self.support.any():
             write_message(ax, "no variable was selected")
-        # The legend needs a background, because bars may fill the whole plot.
+        # The legend has a background, because bars may fill the whole plot.
         ax.legend(loc="upper right", facecolor="white", framealpha=0.9, edgecolor="none")
         ax.set(ylabel="communality", ylim=(0, 1.02), xlim=(edges[0], edges[-1]))
         finish(ax)

@@ -1,4 +1,4 @@
-"""Convergence of the objective."""
+"""Plot of the convergence of the objective."""
 
 from __future__ import annotations
 

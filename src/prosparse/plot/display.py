@@ -31,18 +31,18 @@ _CONVERSIONS: dict[str, Callable[[Any], np.ndarray]] = {
 
 
 class Display(ABC):
-    """A plot of a fitted estimator, in the style of scikit-learn's Displays.
+    """Plot of a fitted estimator, in the style of scikit-learn's Displays.
 
-    A Display stores what it draws as NumPy arrays. ``from_estimator`` creates and draws it, and
-    ``plot`` draws it again. A subclass is a dataclass of what it draws. It specifies the fitted
-    attribute and the part of `Findings` that it needs, and how to read and draw it.
+    A Display stores its data as NumPy arrays. ``from_estimator`` creates and draws the Display, and
+    ``plot`` draws it again. Subclasses specify the required fitted attribute and part of
+    `Findings`, and how to read and draw the data.
     """
 
-    attribute: ClassVar[str]  # fitted attribute that the Display draws
-    part: ClassVar[str]  # field of `Findings` that is not None if a model has the attribute
+    attribute: ClassVar[str]  # fitted attribute to draw
+    part: ClassVar[str]  # field of `Findings` that is None unless a model has the attribute
     n_axes: ClassVar[int] = 1
 
-    ax_: Any  # matplotlib Axes, or a sequence of ``n_axes`` of them
+    ax_: Any  # matplotlib Axes, or a sequence of ``n_axes`` Axes
     figure_: Figure | SubFigure
 
     def __post_init__(self) -> None:
@@ -54,13 +54,13 @@ class Display(ABC):
 
     @classmethod
     def is_available(cls, findings: Findings) -> bool:
-        """Return whether a fitted model has what the Display draws."""
+        """Return whether the Display can draw a fitted model."""
         return getattr(findings, cls.part) is not None
 
     @classmethod
     @abstractmethod
     def _read(cls, findings: Findings) -> Self:
-        """Create the Display from a fitted model that has what it draws."""
+        """Create the Display from the results of a fitted model."""
 
     plot: Callable[..., Self]  # draws into the given Axes or into a new figure
 
@@ -71,7 +71,7 @@ class Display(ABC):
         Parameters
         ----------
         estimator : estimator
-            Fitted estimator with the attribute that the Display draws.
+            Fitted estimator with the attribute to draw.
         ax : matplotlib Axes, or sequence of two, default=None
             Axes to draw into. By default, a new figure is created.
         **options : dict
@@ -85,7 +85,7 @@ class Display(ABC):
 
     @classmethod
     def _findings(cls, estimator: VariableSelector) -> Findings:
-        """Read a fitted estimator; raise an error if it lacks what the Display draws."""
+        """Read a fitted estimator; raise an error if it cannot be drawn."""
         method_of(estimator)
         check_is_fitted(estimator)
         findings = findings_of(estimator)
@@ -105,25 +105,25 @@ class Display(ABC):
         return self.ax_
 
 
-DISPLAYS: list[type[Display]] = []  # filled by the package, displays of the selection first
+DISPLAYS: list[type[Display]] = []  # filled by the package; displays of the selection come first
 
 
 def available_displays(findings: Findings) -> Sequence[type[Display]]:
-    """Return the Displays that can draw a fitted model."""
+    """Return the Displays available for a fitted model."""
     return [display for display in DISPLAYS if display.is_available(findings)]
 
 
 def displays_of(estimator: VariableSelector) -> Sequence[type[Display]]:
-    """Return the Displays that can draw a fitted estimator.
+    """Return the Displays available for a fitted estimator.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted estimator of prosparse.
+        Fitted estimator of prosparse.
 
     Returns
     -------
     list of Display subclasses
-        Displays of the selection first.
+        Available Displays; those of the selection come first.
     """
     return available_displays(findings_of(estimator))

@@ -1,4 +1,4 @@
-"""Marginal likelihood (evidence) against the number of variables."""
+"""Plot of the log evidence against the number of variables."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class EvidenceDisplay(Display):
     """Log evidence against the number of variables.
 
     The selected number is marked. If the selection maximises the log posterior, the log posterior
-    is drawn as well.
+    is also drawn.
 
     Parameters
     ----------
     cardinalities : array of shape (n_models,)
         Numbers of variables.
     log_evidence : array of shape (n_models,)
-        Log evidence of each number.
+        Log evidence for each number of variables.
     n_selected : int
-        The selected number.
+        Selected number of variables.
     log_posterior : array of shape (n_models,), default=None
         Log evidence plus log prior.
 

@@ -1,4 +1,4 @@
-"""Posterior probabilities of variables and of model sizes in a regression."""
+"""Plots of inclusion probabilities and of model size probabilities."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import BarContainer
 
-MIN_PROBABILITY = 0.001  # model sizes of lower probability lie outside the plot
+MIN_PROBABILITY = 0.001  # model sizes of lower probability are not shown
 
 
 class InclusionDisplay(Display):
-    """Inclusion probability of the variables, with the selected ones coloured.
+    """Inclusion probability of the variables, coloured by selection.
 
     Variables with the same letter form a credible set: one of them has an effect, but the data do
     not identify which one.
@@ -52,7 +52,7 @@ class InclusionDisplay(Display):
     figure_ : matplotlib Figure
     bars_ : matplotlib BarContainer
     letters_ : dict of str to int arrays
-        Credible sets of more than one variable, by their letters.
+        Credible sets of more than one variable, by letter.
     """
 
     attribute = "inclusion_probability_"
@@ -115,7 +115,7 @@ class InclusionDisplay(Display):
 
 
 def _letter(k: int) -> str:
-    """Return a, b, ... z, aa, ab, ..."""
+    """Return the letters for number k: a, b, ... z, aa, ab, ..."""
     return (_letter(k // 26 - 1) if k >= 26 else "") + chr(ord("a") + k % 26)
 
 
@@ -130,7 +130,7 @@ class ModelSizeDisplay(Display):
     probability : array of shape (max_size + 1,)
         Probability of 0, 1, ... variables.
     n_selected : int
-        The selected number.
+        Selected number of variables.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class ModelSizeDisplay(Display):
         ModelSizeDisplay
         """
         ax = self._set_axes(ax)
-        from matplotlib.ticker import MaxNLocator  # after `_set_axes`, which reports its absence
+        from matplotlib.ticker import MaxNLocator  # `_set_axes` reports a missing package
 
         size = np.arange(self.probability.size)
         colours = np.where(size == self.n_selected, SELECTED, NOT_SELECTED)

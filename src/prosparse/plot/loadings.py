@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class LoadingsDisplay(Display):
-    """Heat map of the loadings of the selected variables, the largest first.
+    """Heat map of the loadings of the selected variables, largest first.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Held-out R² of panels, and the variables that each member predicts."""
+"""Plots of the held-out R² of panels and of the R² of each variable."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class PanelDisplay(Display):
     """Held-out R² against the size of the panel, and R² of each variable.
 
     The left plot shows the held-out R² of panels of 1, 2, ... variables with its standard
-    deviation. It also shows the R² of the other variables relative to that of all variables. The
-    heat map on the right shows how the R² of each variable increases as members are added.
+    deviation, and the R² of the other variables relative to prediction from all variables. The heat
+    map on the right shows how the R² of each variable increases as members are added.
 
     Parameters
     ----------
     heldout_r2_path : array of shape (n_sizes,)
         Held-out R² of all variables for panels of 1, 2, ... variables.
     heldout_r2_path_std : array of shape (n_sizes,)
-        Its standard deviation over the folds.
+        Standard deviation of ``heldout_r2_path`` over the folds.
     relative_r2_path : array of shape (n_sizes,)
         R² of the other variables, relative to prediction from all variables.
     attainable_r2 : float
@@ -57,11 +57,11 @@ class PanelDisplay(Display):
     r2 : array of shape (n_shown, n_columns)
         R² of each drawn variable given the first, the first two, ... members.
     selected_names : array of shape (n_shown,)
-        Names of the members in the order of their selection.
+        Names of the members in the order of selection.
     column_names : array of shape (n_columns,)
         Names of the drawn variables.
     proxy : int array of shape (n_columns,)
-        Row of ``r2`` whose member predicts each variable best; non-decreasing.
+        Row of ``r2`` of the member that best predicts each variable; non-decreasing.
     n_features : int
         Number of all variables.
 
@@ -72,7 +72,7 @@ class PanelDisplay(Display):
     line_ : matplotlib Line2D
         Held-out R².
     band_ : matplotlib FillBetweenPolyCollection
-        Its standard deviation.
+        Standard deviation of the held-out R².
     relative_line_ : matplotlib Line2D
         Relative R².
     attainable_line_ : matplotlib Line2D
@@ -111,9 +111,9 @@ class PanelDisplay(Display):
         Parameters
         ----------
         estimator : Panel
-            A fitted panel.
+            Fitted panel.
         max_features : int, default=30
-            Maximum number of members in the heat map, in the order of their selection.
+            Maximum number of members in the heat map, in the order of selection.
         ax : sequence of two matplotlib Axes, default=None
             Axes to draw into. By default, a new figure is created.
         **image : dict
@@ -130,7 +130,7 @@ class PanelDisplay(Display):
         found = findings.reconstruction
         assert found is not None
         members = found.order[:max_features]
-        position = np.full(len(findings.names) + 1, -1)  # the last entry serves a missing proxy
+        position = np.full(len(findings.names) + 1, -1)  # the last entry stands for a missing proxy
         position[members] = np.arange(members.size)
         row = position[found.proxy]
         drawn = np.flatnonzero(row >= 0)
@@ -228,7 +228,7 @@ class PanelDisplay(Display):
 
         style: Style = {"cmap": "Blues", "aspect": "auto"}
         if not {"vmin", "vmax", "norm"} & set(image):
-            # Most values are far below 1, the value of the members themselves.
+            # Most values are far below 1, the value of the members.
             style["norm"] = PowerNorm(0.5, 0.0, 1.0)
         self.image_ = ax.imshow(self.r2, **(style | image))
         n_rows, n_columns = self.r2.shape

@@ -1,4 +1,4 @@
-"""Relevance of the variables."""
+"""Plot of the relevance of the variables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RelevanceDisplay(Display):
     relevance : array of shape (n_features,)
         Relevance of each variable, between 0 and 1.
     ranking : int array of shape (n_features,)
-        Rank of each variable; 1 is the most relevant one.
+        Rank of each variable, 1 for the most relevant.
     support : bool array of shape (n_features,)
         Mask of the selected variables.
     names : array of shape (n_features,)

@@ -1,4 +1,4 @@
-"""Scores of the rows on two components."""
+"""Plot of the scores of the rows on two components."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 OTHER_GROUPS = "0.75"  # colour
 MAX_GROUPS = 20  # maximum number of groups with distinct colours
 MAX_NAMED_ROWS = 8  # maximum number of rows whose names are written
-TAIL = 0.05  # rows beyond this quantile of the distances are extreme
+TAIL = 0.05  # proportion of rows that are extreme under a normal distribution
 MIN_ELLIPSE_ROWS = 4
 MAX_AVOIDED = 400  # maximum number of points that labels avoid
 MAX_INSIDE = 8  # maximum number of groups in a legend inside the plot
@@ -51,14 +51,15 @@ class ScoresDisplay(Display):
     scores : array of shape (n_samples, n_components)
         Scores of the rows.
     loadings : array of shape (2, n_arrows), default=None
-        Loadings of the variables that are drawn as arrows.
+        Loadings of the variables drawn as arrows.
     names : sequence of str, default=()
-        Names of these variables.
+        Names of the variables drawn as arrows.
     pair : tuple of two int, default=(0, 1)
         Indices of the components.
     label : array of shape (n_samples,), default=None
-        Values or group labels that colour the rows. Floats, and more than 20 different integers,
-        give a colour bar. With more than 20 groups, the smallest groups are drawn in grey.
+        Values or group labels by which rows are coloured. Floats, and more than 20 distinct
+        integers, are shown with a colour bar. With more than 20 groups, the smallest groups are
+        drawn in grey.
     explained_variance_ratio : array of shape (n_components,), default=None
         Proportion of the variance that each component explains, written next to its name.
     ids : sequence of str, default=None
@@ -69,7 +70,7 @@ class ScoresDisplay(Display):
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     points_ : list of matplotlib PathCollection
-        One collection per group, the remaining groups last.
+        One collection per group; the remaining groups come last.
     labels_ : list of matplotlib Annotation
         Names of variables and of extreme rows.
     """
@@ -105,23 +106,23 @@ class ScoresDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            A fitted estimator with components.
+            Fitted estimator with components.
         X : array-like of shape (n_samples, n_features)
             Data matrix.
         components : tuple of two int, default=(0, 1)
-            Indices of the components. A single component is drawn against the rows.
+            Indices of the components. A single component is drawn against the row numbers.
         label : array of shape (n_samples,), default=None
             Values or group labels that colour the rows.
         biplot : bool, default=False
             Whether variables are drawn as arrows.
         max_features : int, default=10
-            Maximum number of arrows, the longest first.
+            Maximum number of arrows; the longest are drawn.
         covariates : DataFrame or array-like of shape (n_samples, n_covariates), default=None
-            Covariates of the rows, for an estimator that was fitted with covariates.
+            Covariates of the rows, for an estimator fitted with covariates.
         ids : sequence of length n_samples, default=None
             Names of the rows. Those of the most extreme rows are written next to their points.
         ellipses : bool, default=False
-            Whether to draw an ellipse for each group of the labels.
+            Whether to draw an ellipse for each group.
         ax : matplotlib Axes, default=None
             Axes to draw into. By default, a new figure is created.
         **points : dict
@@ -159,7 +160,7 @@ class ScoresDisplay(Display):
     ) -> Self:
         """Create the Display from the results of a model and the scores of rows.
 
-        The parameters are those of `from_estimator`.
+        The parameters have the same meaning as in `from_estimator`.
         """
         pair = components if scores.shape[1] > 1 else (0, 0)
         loadings, names = None, findings.names
@@ -192,10 +193,10 @@ class ScoresDisplay(Display):
         ----------
         ax : matplotlib Axes, default=None
         label : array of shape (n_samples,), default=None
-            Values or group labels that replace those given before.
+            Values or group labels that replace the stored ones.
         ellipses : bool, default=False
-            Whether to draw an ellipse for each group of at least four rows. It would contain 95 %
-            of the rows if the scores of the group were normally distributed.
+            Whether to draw an ellipse for each group of at least four rows. The ellipse would
+            contain 95 % of the rows if the scores were normally distributed.
         **points : dict
             Keyword arguments of Matplotlib's ``scatter``.
 
@@ -255,14 +256,14 @@ class ScoresDisplay(Display):
     def _draw_groups(
         self, ax: Axes, colouring: _Colouring, x: np.ndarray, y: np.ndarray, style: Style
     ) -> None:
-        """Draw each group in its colour; a long legend is placed outside the plot."""
+        """Draw each group in its colour; place a long legend outside the plot."""
         from matplotlib import colormaps
 
         width, height = size_in_inches(ax)
         outside = self._legend_outside(colouring)
         n_lines = int(height / LINE_HEIGHT)
         names, codes = colouring.largest_groups(min(MAX_GROUPS, max(1, n_lines - 1)))
-        # The ten saturated colours come first; the ten light ones have another marker.
+        # The ten saturated colours come first; the ten light colours have another marker.
         palette = colormaps["tab20"].colors  # type: ignore[attr-defined]
         colours = [*palette[::2], *palette[1::2]]
         length = min(MAX_NAME_LENGTH, int((0.28 if outside else 0.4) * width / CHARACTER_WIDTH))
@@ -297,7 +298,7 @@ class ScoresDisplay(Display):
             self._write_label(ax, name, dx, dy, SELECTED, 9)
 
     def _name_extreme_rows(self, ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
-        """Write the names of the rows that are far from the mean, the farthest first."""
+        """Write the names of the rows farthest from the mean."""
         assert self.ids is not None
         distance = sum((v - v.mean()) ** 2 / (v.var() or 1.0) for v in (x, y))
         far = np.argsort(-distance, kind="stable")[:MAX_NAMED_ROWS]
@@ -308,7 +309,7 @@ class ScoresDisplay(Display):
     def _write_label(
         self, ax: Axes, name: str, x: float, y: float, color: str, size: float
     ) -> None:
-        """Write a name beside a point, away from the origin; a line leads to it if it moves."""
+        """Write a name beside a point, on the side away from the origin."""
         right = x >= 0 if self.scores.shape[1] > 1 else True
         self.labels_.append(
             ax.annotate(
@@ -348,7 +349,7 @@ class ScoresDisplay(Display):
 
 
 class _Colouring(NamedTuple):
-    """Colouring of the rows: by values, by groups, or neither."""
+    """Colouring of the rows by values, by groups, or by neither."""
 
     names: list[str]
     codes: np.ndarray  # (n_samples,) index of each row's group in ``names``
@@ -372,7 +373,7 @@ class _Colouring(NamedTuple):
         return 0.4 + CHARACTER_WIDTH * max(map(len, shorten_all(self.names)))
 
     def largest_groups(self, count: int) -> tuple[list[str], np.ndarray]:
-        """Return the names of the largest groups, and codes of all rows.
+        """Return the names of the largest groups, and the code of each row.
 
         Rows of all other groups have the code ``count``.
         """

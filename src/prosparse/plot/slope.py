@@ -1,4 +1,4 @@
-"""Slope heuristic: log-likelihood and criterion along a path of penalties."""
+"""Plots of the log-likelihood and the criterion along a path of penalties."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SlopeDisplay(Display):
     penalties : array of shape (n_models,)
         Penalty of each model.
     penalty : float
-        The selected penalty.
+        Selected penalty.
     slope : Slope, default=None
         Line through the linear part of the log-likelihood.
 
@@ -76,7 +76,8 @@ class SlopeDisplay(Display):
         """
         left, right = self._set_axes(ax)
         likelihood, criterion = self.log_likelihood, self.criterion
-        # The nearest penalty, because single precision may not represent the selected one.
+        # The nearest penalty is marked, because single precision may not represent the selected
+        # penalty.
         best = int(np.lexsort((-criterion, np.abs(self.penalties - self.penalty)))[0])
         left.plot(self.n_parameters, likelihood, ".", color=PATH)
         if self.slope is not None and self.slope.n_points:
@@ -94,7 +95,7 @@ class SlopeDisplay(Display):
     def _draw_line(self, ax: Axes, slope: Slope) -> None:
         """Draw the line through the linear part of the log-likelihood.
 
-        It is a curve if the penalty shape is not linear in the dimension.
+        The line is a curve if the penalty shape is not linear in the dimension.
         """
         likelihood = self.log_likelihood
         shape = (likelihood - self.criterion) / (2.0 * slope.slope)

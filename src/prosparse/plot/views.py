@@ -1,4 +1,4 @@
-"""Variance of each view that each factor explains."""
+"""Plot of the variance explained by view and factor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ViewsDisplay(Display):
     explained_variance_ratio : array of shape (n_views, n_factors)
         Proportion of the variance of each view that each factor explains.
     factor_view : int array of shape (n_factors,)
-        View of each private factor; -1 for factors that all views share.
+        View of each private factor; -1 for shared factors.
     view_names : sequence of str, default=None
         Names of the views. By default: view 1, view 2, ...
 
@@ -72,12 +72,12 @@ class ViewsDisplay(Display):
         ax: Axes | None = None,
         **image: Any,
     ) -> Self:
-        """Draw the variance that the factors of a fitted estimator explain.
+        """Draw the variance explained by the factors of a fitted estimator.
 
         Parameters
         ----------
         estimator : estimator
-            A fitted estimator of several views.
+            Fitted estimator of several views.
         view_names : sequence of str, default=None
             Names of the views. By default: view 1, view 2, ...
         group : object, default=None
@@ -165,7 +165,7 @@ class ViewsDisplay(Display):
 def _ratio_in_group(
     estimator: VariableSelector, group: object, columns: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Return the explained variance ratio of every view in one group of rows."""
+    """Compute the explained variance ratio of each view in a group of rows."""
     labels: list[object] = list(np.asarray(getattr(estimator, "groups_", ())).tolist())
     if group not in labels:
         available = f"the groups are {labels}" if labels else "the model was fitted without groups"

@@ -1,4 +1,4 @@
-"""Reports of fitted models as HTML: ``write_report(model, "report.html")``."""
+"""Reports of fitted models as HTML pages and plots."""
 
 from ..findings import Findings, findings_of
 from .page import is_report, render, write_report

@@ -1,4 +1,4 @@
-"""Paragraph on the methods of an analysis, to paste into a paper."""
+"""Paragraph on the methods of an analysis, for a paper."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _METHODS = {
     "SPPCA": "Variables were selected by probabilistic PCA with an l1 penalty on the loadings",
     "EMPCA": "Sparse principal components were estimated by expectation maximisation",
     "Panel": (
-        "A panel of variables was selected that predicts all others by a factor model, evaluated "
-        "on held-out rows"
+        "A panel of variables that predicts all others was selected by a factor model and "
+        "evaluated on held-out rows"
     ),
     "SpinyRegressor": "Predictors of the response were selected by Bayesian variable selection",
     "SpinyClassifier": "Predictors of the classes were selected by Bayesian variable selection",
@@ -62,7 +62,7 @@ _METHODS = {
 
 
 def describe_methods(found: Findings, about: Mapping[str, Any]) -> list[str]:
-    """Describe an analysis for a paper: a paragraph, then the references.
+    """Describe an analysis for a paper: a paragraph, followed by references.
 
     ``about`` describes the analysis, as in `prosparse.report.write_report`.
     """
@@ -77,8 +77,8 @@ def describe_methods(found: Findings, about: Mapping[str, Any]) -> list[str]:
     null = PermutationNull.from_json(about.get("permutation_null"))
     if null is not None:
         sentences.append(
-            f"The analysis was repeated on {null.n_permutations} null datasets, which selected "
-            f"{null.expected_n_selected:.2g} variables on average."
+            f"The analysis was repeated on {null.n_permutations} null datasets, in which "
+            f"{null.expected_n_selected:.2g} variables were selected on average."
         )
     stability = Stability.from_json(about.get("stability"), found.names)
     if stability is not None:
@@ -111,7 +111,7 @@ def _describe_table(found: Findings, about: Mapping[str, Any]) -> list[str]:
     ]
     if settings.get("missing values") == "imputed":
         sentences.append(
-            "Missing values were left to the model."
+            "Missing values were handled by the model."
             if found.method in ("FDRPCA", "Panel", "SCA")
             else "Missing values were imputed from principal components."
         )

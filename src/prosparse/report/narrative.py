@@ -1,6 +1,6 @@
 """Sentences about the results of a fitted model.
 
-All numbers come from the fitted arrays and are rounded by the functions of `phrases`.
+Numbers are read from the fitted attributes and rounded by the functions of `phrases`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .robustness import Robustness
 
 MIN_SHARED = 0.01  # proportion of the variance of each view that a shared component explains
 MAX_NAMED = 5  # maximum number of variables in a sentence
-MAX_DESCRIBED = 3  # maximum number of components to describe
+MAX_DESCRIBED = 3  # maximum number of described components
 MIN_RELATIVE_LOADING = 0.3  # minimum loading to be named, relative to the largest
 MIN_DOMINANT = 0.5  # minimum proportion of the squared loadings of dominant variables
 HIGH_COMMUNALITY = 0.5
 MIN_NULL_PROPORTION = 0.1  # number selected under the null that qualifies the headline
-MIN_MANY = 100  # number of variables of a table such as gene expression
+MIN_MANY = 100  # minimum number of variables of a large table, such as gene expression
 MAX_SPECIFIC = 0.5  # proportion of selected variables above which a selection is not specific
 
 
@@ -34,9 +34,9 @@ def narrate(
     robustness: Robustness | None = None,
     view_names: Sequence[str] = (),
 ) -> list[str]:
-    """Describe the results for readers who are not familiar with the method.
+    """Describe the results for readers unfamiliar with the method.
 
-    Returns sentences, of which the first is the headline.
+    The result is a list of sentences, of which the first is the headline.
     """
     shared = describe_shared(found, view_names)
     sentences = [headline(found, null, robustness), *shared]
@@ -92,14 +92,14 @@ def headline(
 
 
 def selects_many_under_null(found: Findings, null: PermutationNull | None) -> bool:
-    """Return whether null datasets give a considerable proportion of the selection."""
+    """Return whether null datasets account for much of the selection."""
     if null is None or not null.selects_under_null:
         return False
     return null.expected_n_selected >= MIN_NULL_PROPORTION * found.n_selected
 
 
 def name_views(found: Findings, names: Sequence[str] = ()) -> list[str]:
-    """Return the names of the views: those given, or numbers."""
+    """Return the names of the views; numbers if no names were given."""
     n_views = 0 if found.views is None else len(found.views.columns)
     if len(names) == n_views:
         return [*map(str, names)]
@@ -135,7 +135,7 @@ def describe_shared(found: Findings, view_names: Sequence[str] = ()) -> list[str
 
 
 def describe_selection(found: Findings, null: PermutationNull | None = None) -> str:
-    """Return the numbers of selected variables, observed and under the null."""
+    """Describe the observed and expected numbers of selected variables."""
     text = f"{found.n_selected:,} of {len(found.names):,}"
     if found.size_given:
         text += ", as requested"
@@ -172,7 +172,8 @@ def _count_significant(found: Findings, tests: VariableTests) -> str:
         text += f" and {have} a communality of at least {minimum:.3g}"
     if q > 1 and minimum < HIGH_COMMUNALITY:
         n_high = int(np.sum(tests.communality[found.support] >= HIGH_COMMUNALITY))
-        text += f". {n_high:,} of them {'has' if n_high == 1 else 'have'} a communality of at least"
+        number, has = f"{n_high:,}" if n_high else "None", "has" if n_high <= 1 else "have"
+        text += f". {number} of them {has} a communality of at least"
         text += f" {HIGH_COMMUNALITY:g} (null expectation: {tests.null_communality:.2g})"
     return f"{text}."
 
@@ -243,8 +244,9 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
     if p >= MIN_MANY and found.n_selected > MAX_SPECIFIC * p:
         sentences.append(
             "Most variables are selected, as is common if few causes, such as the composition of "
-            "tissues, affect many variables. The selection then says little about single "
-            "variables. A panel (Panel, or the command `panel`) selects a few that represent all."
+            "tissues, affect many variables. In this case, selection is uninformative "
+            "about single variables. A panel (Panel, or the command `panel`) selects a few that "
+            "represent all."
         )
     if not minimum and np.any(tests.communality[found.support] < HIGH_COMMUNALITY):
         sentences.append(
@@ -255,13 +257,14 @@ def _describe_tests(found: Findings, tests: VariableTests) -> list[str]:
 
 
 def describe_covariates(covariates: CovariateEffects) -> str:
-    """State how much of the variables the covariates explain."""
+    """Describe the proportion of variance explained by the covariates."""
     names = join_items([quote_name(name) for name in covariates.names])
     r2 = covariates.r2
-    verb = "explains" if len(covariates.names) == 1 else "explain"
+    is_one = len(covariates.names) == 1
+    subject = f"The covariate {names} explains" if is_one else f"The covariates {names} explain"
     return (
-        f"Before the test, {names} {verb} {percent(float(np.median(r2)))} of the variance of a "
-        f"variable (median; maximum {percent(float(np.max(r2)))}), which was removed."
+        f"{subject} {percent(float(np.median(r2)))} of the variance of a variable (median; maximum "
+        f"{percent(float(np.max(r2)))}). This variance was removed before the test."
     )
 
 
@@ -292,7 +295,8 @@ def _describe_reconstruction(found: Findings, reconstruction: Reconstruction) ->
         "variance of all variables, including their own.",
         f"All other variables together explain {percent(max(reconstruction.attainable_r2, 0.0))} "
         "of the variance of a variable on average.",
-        f"Number of variables that the first ones represent: {', '.join(represented)}.",
+        f"Selected variables, with the numbers of variables they represent: "
+        f"{', '.join(represented)}.",
     ]
 
 

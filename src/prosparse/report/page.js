@@ -189,7 +189,7 @@
     const xs = paths.flatMap((t) => t.x), ys = paths.flatMap((t) => t.y);
     const low = Math.min(...ys), high = Math.max(...ys);
     const plot = frame(byId("convergence-chart"),
-      `Distance of the objective to its final value over ${Math.max(...xs)} iterations, on a logarithmic scale`,
+      `Distance of the objective from its final value over ${Math.max(...xs)} iterations, on a logarithmic scale`,
       { low: 1, high: Math.max(...xs, 2), label: "iteration" },
       { low: low / 1.3, high: high * 1.3, label: "distance to the final value" }, { height: 280, log: true });
     paths.forEach((t, k) => {
@@ -204,6 +204,46 @@
     const position = Math.max(0, Math.min(1, fraction)) * (SCALE.length - 1);
     const k = Math.min(SCALE.length - 2, Math.floor(position)), f = position - k;
     return `rgb(${SCALE[k].map((c, i) => Math.round(c + f * (SCALE[k + 1][i] - c))).join(",")})`;
+  }
+
+  // Ellipse that contains 95 % of a normal distribution with the moments of the points.
+  function ellipse(points) {
+    const n = points.length, mean = [0, 1].map((k) => points.reduce((t, p) => t + p[k], 0) / n);
+    const moment = (i, j) => points.reduce((t, p) => t + (p[i] - mean[i]) * (p[j] - mean[j]), 0) / (n - 1);
+    const a = moment(0, 0), b = moment(0, 1), c = moment(1, 1);
+    const half = Math.hypot((a - c) / 2, b), angle = Math.atan2(2 * b, a - c) / 2;
+    const [long, short] = [half, -half].map((h) => Math.sqrt(Math.max(0, 5.991 * ((a + c) / 2 + h))));
+    return Array.from({ length: 73 }, (_, k) => {
+      const u = long * Math.cos(k * Math.PI / 36), v = short * Math.sin(k * Math.PI / 36);
+      return [mean[0] + u * Math.cos(angle) - v * Math.sin(angle),
+        mean[1] + u * Math.sin(angle) + v * Math.cos(angle)];
+    });
+  }
+
+  // Indices of the points that are far from the mean, the farthest first.
+  function farthest(xs, ys, drawn) {
+    const distance = new Map(drawn.map((i) => [i, 0]));
+    for (const values of [xs, ys]) {
+      const mean = drawn.reduce((t, i) => t + values[i], 0) / drawn.length;
+      const variance = drawn.reduce((t, i) => t + (values[i] - mean) ** 2, 0) / drawn.length || 1;
+      for (const i of drawn) distance.set(i, distance.get(i) + (values[i] - mean) ** 2 / variance);
+    }
+    return drawn.filter((i) => distance.get(i) > 5.991)
+      .sort((i, j) => distance.get(j) - distance.get(i)).slice(0, 8);
+  }
+
+  // Writes names beside points; a name that would overlap another one moves up or down.
+  function writeNames(plot, names) {
+    const taken = [];
+    for (const [x, y, name] of names) {
+      const width = 6.6 * name.length, right = x + width + 8 < plot.right;
+      const left = right ? x + 7 : x - 7 - width;
+      const free = (top) => taken.every(([l, w, t]) => left > l + w || l > left + width || Math.abs(t - top) > 13);
+      const shift = [0, 13, -13, 26, -26].find((s) => free(y + s));
+      if (shift === undefined) continue;
+      taken.push([left, width, y + shift]);
+      add(plot.svg, "text", { class: "pointname", x: left, y: y + shift + 4 }, name);
+    }
   }
 
   function drawScores() {
@@ -225,21 +265,36 @@
 
     function draw() {
       const xs = d > 1 ? S.values[axes[0]] : S.rows, ys = d > 1 ? S.values[axes[1]] : S.values[0];
-      const xName = d > 1 ? `component ${axes[0] + 1}` : "row";
-      const yName = `component ${(d > 1 ? axes[1] : 0) + 1}`;
+      const axisName = (k) => `component ${k + 1}` +
+        (S.variance ? ` (${(100 * S.variance[k]).toFixed(1)}% of the variance)` : "");
+      const xName = d > 1 ? axisName(axes[0]) : "row", yName = axisName(d > 1 ? axes[1] : 0);
+      const drawn = xs.map((x, i) => i).filter((i) => xs[i] !== null && ys[i] !== null &&
+        !(L && L.kind === "group" && hidden.has(L.values[i])));
+      const groups = L && L.kind === "group" && L.groups.length <= 8 && d > 1 ? L.groups : [];
+      const outlines = groups.map((group, k) => [k, drawn.filter((i) => L.values[i] === k)])
+        .filter(([, rows]) => rows.length >= 4)
+        .map(([k, rows]) => [k, ellipse(rows.map((i) => [xs[i], ys[i]]))]);
+      const extent = (values, k) => span([...values, ...outlines.flatMap(([, o]) => o.map((p) => p[k]))]);
       const plot = frame(host, `Scores of ${n} rows: ${yName} against ${xName}. Use the arrow keys to identify points.`,
-        { ...span(xs), label: xName }, { ...span(ys), label: yName }, { height: 520 });
+        { ...extent(xs, 0), label: xName }, { ...extent(ys, 1), label: yName }, { height: 520 });
       plot.svg.setAttribute("tabindex", "0");
       const points = add(plot.svg, "g", { "fill-opacity": n > 500 ? 0.6 : 0.85 });
+      const shown = new Set(drawn);
       const dots = xs.map((x, i) => {
-        if (x === null || ys[i] === null || (L && L.kind === "group" && hidden.has(L.values[i]))) return null;
+        if (!shown.has(i)) return null;
         const dot = add(points, "circle", {
           r: n > 500 ? 3.5 : 5, cx: plot.toX(x).toFixed(1), cy: plot.toY(ys[i]).toFixed(1),
         });
         dot.style.fill = colour(i);
         return dot;
       });
-      const order = dots.map((dot, i) => i).filter((i) => dots[i]).sort((a, b) => xs[a] - xs[b]);
+      for (const [k, outline] of outlines) {
+        const path = pathOf(outline.map((p) => p[0]), outline.map((p) => p[1]), plot);
+        add(plot.svg, "path", { class: "ellipse", d: path }).style.stroke = COLOURS[k % COLOURS.length];
+      }
+      if (S.ids && d > 1) writeNames(plot, farthest(xs, ys, drawn).map(
+        (i) => [plot.toX(xs[i]), plot.toY(ys[i]), shorten(S.ids[i], 20)]));
+      const order = [...drawn].sort((a, b) => xs[a] - xs[b]);
       const tooltip = addTooltip(plot);
       let current = -1;
       const identify = (i) => {

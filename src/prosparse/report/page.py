@@ -1,9 +1,9 @@
-"""Report as one self-contained HTML page.
+"""Report as a self-contained HTML page.
 
 Jinja2 renders the text, and a script in the page draws the plots.
 
 Names come from untrusted files. Jinja2 escapes them in the text, and JSON escapes ``<``, ``>`` and
-``&`` in the data. The script sets text and never HTML. The content security policy of the page
+``&`` in the data. The script inserts text only, never HTML. The content security policy of the page
 forbids other scripts and all requests.
 """
 
@@ -42,16 +42,17 @@ from .redundancy import Redundancy, find_redundancy, list_others
 from .robustness import Robustness
 
 GENERATOR = "prosparse"  # content of the meta tag that identifies a report
-MAX_TAG_OFFSET = 1024  # maximum number of bytes before the end of that tag
+MAX_TAG_OFFSET = 1024  # maximum number of bytes before the end of this tag
 MAX_POINTS = 3000  # maximum number of points in the scatter plot of scores
 MAX_PATH = 1500  # maximum number of points of a curve
-N_NEIGHBOURS = 30  # points on both sides of the selected model that are always drawn
+N_NEIGHBOURS = 30  # number of points on both sides of the selected model that are always drawn
 MAX_BARS = 800  # maximum number of bars
 MIN_RANKED = 60  # minimum number of variables in the bar plot
 MAX_LOADINGS = 200  # maximum number of variables in the heat map
 MAX_COMPONENTS = 12  # maximum number of components in the heat map and the scatter plot
-MAX_COLOURS = 16  # maximum number of labels with different colours
-MAX_PRINTED = (40, 8)  # variables and components of the heat map on paper; see page.css
+MAX_COLOURS = 16  # maximum number of labels with distinct colours
+MAX_PRINTED = (40, 8)  # maximum number of variables and components in a printed heat map (page.css)
+MAX_ELLIPSES = 8  # maximum number of groups with ellipses; see page.js
 MAX_GROUPS = 20  # maximum number of redundant groups
 MAX_PARAMETER_LENGTH = 200  # maximum number of characters of a parameter
 
@@ -68,7 +69,7 @@ def write_report(
     stability: Stability | None = None,
     covariates: Any = None,
 ) -> Path:
-    """Write a report of a fitted model to one HTML file that needs no network.
+    """Write a report of a fitted model to a self-contained HTML file.
 
     Parameters
     ----------
@@ -77,11 +78,11 @@ def write_report(
     path : str or path-like
         File to write.
     X : data matrix of shape (n_samples, n_features), list of views, or None, default=None
-        Data for the plot of scores and the groups of redundant variables.
+        Data for the plot of scores and for the detection of redundant variables.
     ids : sequence of length n_samples or None, default=None
         Names of the rows of ``X``.
     label : sequence of length n_samples or None, default=None
-        Numbers or categories that colour the rows of ``X``.
+        Numbers or categories by which the rows of ``X`` are coloured.
     about : dict or None, default=None
         Description of the analysis; the command sets ``title``, ``settings``, ``data`` and
         ``command``.
@@ -90,7 +91,7 @@ def write_report(
     stability : Stability or None, default=None
         Result of `prosparse.stability.stability_selection`.
     covariates : DataFrame or array-like of shape (n_samples, n_covariates), default=None
-        Covariates of the rows of ``X``, for a model that was fitted with covariates.
+        Covariates of the rows of ``X``, for a model fitted with covariates.
 
     Returns
     -------
@@ -129,7 +130,7 @@ def is_report(path: str | os.PathLike[str]) -> bool:
     Parameters
     ----------
     path : str or path-like
-        Regular file.
+        File to examine.
 
     Returns
     -------
@@ -149,7 +150,7 @@ def render(
     label: Sequence[Any] | None = None,
     about: dict[str, Any] | None = None,
 ) -> str:
-    """Return the report as HTML.
+    """Render the report of a fitted model as HTML.
 
     Parameters
     ----------
@@ -160,7 +161,7 @@ def render(
     ids : sequence of length n_samples or None, default=None
         Names of the rows.
     label : sequence of length n_samples or None, default=None
-        Numbers or categories that colour the rows.
+        Numbers or categories by which the rows are coloured.
     about : dict or None, default=None
         Description of the analysis, as in `write_report`.
 
@@ -230,6 +231,8 @@ def render(
         "print_note": _print_note(heat),
         "n_shown": None if scores is None else min(len(scores), MAX_POINTS),
         "n_rows": None if scores is None else len(scores),
+        "has_ids": ids is not None,
+        "has_groups": label is not None and len({*map(str, label)}) <= MAX_ELLIPSES,
         "methods": describe_methods(found, about),
         "script": script,
         "style": resources.files(__package__).joinpath("page.css").read_text("utf-8"),
@@ -251,7 +254,7 @@ def _redundancy_table(redundancy: Redundancy, found: Findings) -> dict[str, Any]
 
 
 def _to_embedded_json(data: dict[str, Any]) -> str:
-    """Return JSON that cannot end its HTML element."""
+    """Convert data to JSON that cannot end the enclosing HTML element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.translate({ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"})
 
@@ -267,7 +270,7 @@ def page_data(
     label_name: str | None,
     stability: Stability | None = None,
 ) -> dict[str, Any]:
-    """Return the data of the plots and the table, the most relevant first."""
+    """Return the data of plots and table, with the most relevant first."""
     order = found.order
     return {
         "names": [found.names[k] for k in order],
@@ -283,19 +286,26 @@ def page_data(
         "frequency": None if stability is None else _round(stability.frequency[order]),
         "path": None if found.comparison is None else _curve(found.comparison),
         "objectives": [_objective(path) for path in found.objective_paths if path.size > 1],
-        "scores": None if scores is None else _scatter(scores, ids, label, label_name),
+        "scores": None
+        if scores is None
+        else _scatter(scores, ids, label, label_name)
+        | {
+            "variance": None
+            if found.component_variance is None
+            else _round(found.component_variance[:MAX_COMPONENTS])
+        },
     }
 
 
 def _bar_heights(found: Findings) -> np.ndarray:
-    """Return the communality of tested variables, otherwise the relevance."""
+    """Return the communality if variables were tested, otherwise relevance."""
     return found.relevance if found.tests is None else found.tests.communality
 
 
 def _round(values: Any, digits: int = 4) -> list[float | None]:
-    """Round to few digits to reduce the size of the page.
+    """Round to a few digits to reduce the size of the page.
 
-    Values that are not finite become null.
+    Non-finite values become null.
     """
     return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in np.ravel(values)]
 
@@ -337,14 +347,14 @@ def _curve(path: ModelPath) -> dict[str, Any]:
 
 
 def _criterion_label(path: ModelPath) -> str:
-    """Return the name of the criterion that compares the models."""
+    """Return the name of the criterion by which models are compared."""
     return path.y_label if path.posterior is None else "log posterior probability"
 
 
 def _curve_caption(path: ModelPath) -> str:
     """Describe the plot of the compared models.
 
-    The maximum is given if it was not selected.
+    The maximum is stated if another model was selected.
     """
     label = _criterion_label(path)
     caption = f"{label[0].upper()}{label[1:]} against the {path.x_label}; the marked point was "
@@ -357,7 +367,7 @@ def _curve_caption(path: ModelPath) -> str:
 
 
 def _objective(path: np.ndarray) -> dict[str, Any]:
-    """Return the distance of the objective from its final value.
+    """Compute the difference between the final objective and each iteration.
 
     Iterations at or above the final value are omitted.
     """
@@ -384,7 +394,7 @@ def _scatter(
 
 
 def _colours(values: list[Any], name: str) -> dict[str, Any]:
-    """Return a colour scale for many numbers, or one colour for each value."""
+    """Return a colour scale for many numbers, or one colour per value."""
     numbers = [_to_number(value) for value in values]
     different = {v for v in numbers if v is not None and math.isfinite(v)}
     texts = ["missing" if str(v) in ("", "nan", "None") else str(v) for v in values]
@@ -413,7 +423,7 @@ def _colours(values: list[Any], name: str) -> dict[str, Any]:
 
 
 def _natural_key(text: str) -> list[tuple[int, int, str]]:
-    """Return a sort key by which label 2 precedes label 10."""
+    """Return a sort key by which "label 2" precedes "label 10"."""
     parts = re.split(r"([0-9]+)", text)
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts if part]
 
@@ -426,7 +436,7 @@ def _to_number(value: Any) -> float | None:
 
 
 def _print_note(heat: dict[str, Any]) -> str:
-    """State which part of the heat map is printed, if not all of it."""
+    """Return a note on the printed part of the heat map, if not complete."""
     parts = [
         f"the first {maximum} {noun}"
         for count, maximum, noun in (

@@ -1,4 +1,4 @@
-"""All plots of a fitted model as files for a paper."""
+"""Files with all plots of a fitted model, for papers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..models._base import VariableSelector
 from ..phrases import quote_name
 
 FORMATS = ("svg", "pdf", "png")
-PREFIX = "plot-"  # beginning of the file names
+PREFIX = "plot-"  # prefix of the file names
 PNG_RESOLUTION = 300  # dots per inch
 
 
 def is_plot(name: str) -> bool:
-    """Return whether a file name is one that `write_plots` gives."""
+    """Return whether a file has a name of `write_plots`."""
     return name.startswith(PREFIX) and name.rpartition(".")[2] in FORMATS
 
 
@@ -37,7 +37,7 @@ def write_plots(
     tests: Sequence[Association] = (),
     view_names: Sequence[str] | None = None,
 ) -> list[Path]:
-    """Write all plots of a fitted model as files.
+    """Write all plots of a fitted model to files.
 
     Parameters
     ----------
@@ -48,15 +48,15 @@ def write_plots(
     formats : sequence of {"svg", "pdf", "png"}, default=("svg", "pdf", "png")
         Formats of the files.
     scores : ndarray of shape (n_samples, n_components) or None, default=None
-        Scores of rows, which are drawn without and with the variables as arrows.
+        Scores of rows, drawn both without and with arrows for variables.
     ids : sequence of length n_samples or None, default=None
-        Names of the rows. The most extreme ones are written next to their points.
+        Names of the rows. Names of the most extreme rows are written next to their points.
     label : sequence of length n_samples or None, default=None
-        Numbers or categories that colour the rows. Categories have ellipses.
+        Numbers or categories by which rows are coloured. Categories are drawn with ellipses.
     label_name : str or None, default=None
         Name of the label.
     tests : sequence of Association, default=()
-        Tests of labels against components, which the titles of the scores state.
+        Tests of labels against components, stated in the titles of the score plots.
     view_names : sequence of str or None, default=None
         Names of the views of the model, if it has several.
 
@@ -74,7 +74,7 @@ def write_plots(
     for name in formats:
         check_choice("formats", name, FORMATS)
     found, folder = findings_of(model), Path(folder)
-    # Text remains text in all formats, so that it can be edited.
+    # Text is not converted to paths, so that it can be edited.
     style: Any = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "prosparse"}
     paths = []
     with mpl.rc_context(style):
@@ -85,7 +85,7 @@ def write_plots(
                 paths += _save(drawn.figure_, folder, _file_name(display.__name__), formats)
         if scores is None or not scores.shape[1]:
             scores = np.empty((0, 0))
-        for biplot in (False, True)[: min(2, scores.shape[1])]:  # a biplot has two components
+        for biplot in (False, True)[: min(2, scores.shape[1])]:  # a biplot requires two components
             drawn = ScoresDisplay.from_findings(
                 found, scores, label=label, biplot=biplot, ids=ids
             ).plot(ellipses=True)
@@ -97,13 +97,13 @@ def write_plots(
 
 
 def _file_name(display: str) -> str:
-    """Return "model-size" for ModelSizeDisplay."""
+    """Convert a class name to a file name: "model-size" for ModelSizeDisplay."""
     name = display.removesuffix("Display")
     return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
 
 
 def _describe_tests(found: Findings, label: str, tests: Sequence[Association]) -> str:
-    """Return the name of a label, and its test against the first two components."""
+    """Return the name of a label, and its tests against two components."""
     of_label = {test.factor: test for test in tests if test.covariate == label}
     parts = [
         f"{_pvalue(of_label[k].q_value)} (component {k + 1})"
@@ -122,7 +122,7 @@ def _pvalue(value: float) -> str:
 
 
 def _save(figure: Any, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
-    """Save a figure without dates, so that equal results give equal files."""
+    """Save a figure without dates, so that equal results have equal files."""
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     paths = []
     for extension in formats:

@@ -1,8 +1,8 @@
 """Groups of redundant variables among the selected ones.
 
-The groups come from complete linkage clustering of the absolute correlations: every pair of
-variables in a group is strongly correlated. For a `Panel`, a group consists of the variables that a
-selected variable represents.
+Groups are found by complete-linkage clustering of the absolute correlations, so that every pair of
+variables in a group is strongly correlated. For a `Panel`, a group consists of the variables
+represented by a selected variable.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..findings import Findings, Reconstruction
 from ..phrases import list_items, quote_name
 
 MIN_CORRELATION = 0.9  # minimum absolute correlation of every pair in a group
-MAX_COMPARED = 1000  # maximum number of selected variables to compare, most relevant first
+MAX_COMPARED = 1000  # maximum number of selected variables to compare; the most relevant are used
 MAX_LISTED = 12  # maximum number of names in the list of a group
 
 
 class RedundantGroup(NamedTuple):
-    """Group of variables that one of them can represent."""
+    """Group of variables that a single one can represent."""
 
     representative: int  # index of the most relevant selected variable
     others: list[int]  # indices of the other variables, most relevant first
@@ -39,7 +39,7 @@ class Redundancy(NamedTuple):
     min_correlation: float | None  # None if the groups are the proxies of a `Panel`
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as plain JSON."""
+        """Convert all fields to types that JSON supports."""
         return {
             "groups": [[group.representative, *group.others] for group in self.groups],
             "n_compared": self.n_compared,
@@ -66,7 +66,7 @@ class Redundancy(NamedTuple):
         return restored if all(0 <= k < n_features for k in columns) else None
 
     def summary(self, found: Findings) -> str:
-        """Return a description of the groups for a report."""
+        """Describe the groups for a report."""
         if self.min_correlation is None:
             return (
                 "Each variable below represents others, because it explains more of their variance "
@@ -77,7 +77,10 @@ class Redundancy(NamedTuple):
             compared = f"the {self.n_compared:,} most relevant of {compared}"
         correlated = f"a correlation of at least {self.min_correlation:.2g} in absolute value"
         if not self.groups:
-            return f"No two of {compared} have {correlated}."
+            return (
+                f"All pairwise correlations of {compared} are below {self.min_correlation:.2g} in "
+                "absolute value."
+            )
         n_grouped = sum(1 + len(group.others) for group in self.groups)
         n_groups = "1 group" if len(self.groups) == 1 else f"{len(self.groups):,} groups"
         return (
@@ -96,7 +99,7 @@ def find_redundancy(
 ) -> Redundancy | None:
     """Find groups of redundant variables among the selected ones.
 
-    Correlations are computed within ``groups`` of rows and given ``covariates``. Returns None
+    Correlations are computed within ``groups`` of rows and given ``covariates``. The result is None
     without data, with missing values, with data on disk, or with fewer than two selected variables.
     """
     if found.reconstruction is not None:
@@ -126,7 +129,7 @@ def find_redundancy(
 
 
 def _read_columns(views: list[Any], columns: np.ndarray) -> np.ndarray:
-    """Return columns of concatenated views, with indices in increasing order."""
+    """Read columns of concatenated views, with indices in increasing order."""
     ends = np.cumsum([view.shape[1] for view in views])
     parts = np.split(columns, np.searchsorted(columns, ends[:-1]))
     starts = ends - [view.shape[1] for view in views]
@@ -143,7 +146,7 @@ def _to_dense(X: Any) -> np.ndarray:
 
 
 def _correlate(values: np.ndarray) -> np.ndarray:
-    """Return the correlation matrix of centred columns."""
+    """Compute the correlation matrix of centred columns."""
     norms = np.linalg.norm(values, axis=0)
     values = values / np.where(norms > 0, norms, 1.0)
     return np.asarray(values.T @ values)

@@ -1,8 +1,8 @@
-"""Robustness of a selection: one row left out, and labels as covariates.
+"""Robustness of a selection to influential rows and batch effects.
 
-A selection can rest on one row, or on the differences between batches. Two refits show it: one
-without the row that has the largest influence on the components, and one for each label that the
-components separate, with the label as a covariate.
+A selection can depend on one row, or on differences between batches. Refits reveal this: one
+without the row that has the largest influence on the components, and one for each label associated
+with the components, with the label as a covariate.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ..phrases import percent, quote_name
 from ..stability.refitting import Refitter, refit_parameters
 from ..structure.row_diagnostics import row_influence
 
-MAX_REMAINING = 0.5  # proportion of the selection below which one row or label explains it
-MAX_QVALUE = 0.05  # of an association between a component and a label
-MAX_NUMERIC_LEVELS = 10  # maximum number of different numbers that are categories
-MAX_LABELS = 5  # maximum number of labels that are tried as covariates
+MAX_REMAINING = 0.5  # maximum proportion selected again if a row or label explains the selection
+MAX_QVALUE = 0.05  # maximum q-value of an association between a component and a label
+MAX_NUMERIC_LEVELS = 10  # maximum number of distinct numbers of a categorical label
+MAX_LABELS = 5  # maximum number of labels used as covariates
 MAX_SENTENCES = 6
 
 
 class Refit(NamedTuple):
-    """Selection after a change of the data."""
+    """Selection in a refit without a row, or with a covariate."""
 
-    name: str  # of the row or the label
+    name: str  # name of the row or the label
     n_selected: int  # number of selected variables
-    n_again: int  # number of them that were selected before
+    n_again: int  # number of selected variables that were selected before
 
 
 class Robustness(NamedTuple):
@@ -49,7 +49,7 @@ class Robustness(NamedTuple):
 
     @property
     def rests_on_row(self) -> bool:
-        """Whether most variables are no longer selected without one row."""
+        """Whether most variables are not selected without one row."""
         return self.row is not None and self.row.n_again < MAX_REMAINING * self.n_selected
 
     @property
@@ -58,10 +58,10 @@ class Robustness(NamedTuple):
         return tuple(r for r in self.labels if r.n_again < MAX_REMAINING * self.n_selected)
 
     def headline(self) -> str | None:
-        """Return the sentence that qualifies the result; None if it needs none."""
+        """Return a sentence that qualifies the main result, or None."""
         if self.rests_on_row and self.row is not None:
             return (
-                f"The result rests on row {quote_name(self.row.name)}: without it, "
+                f"The result depends on row {quote_name(self.row.name)}: without it, "
                 f"{self._describe(self.row)}."
             )
         for refit in self.explained_by:
@@ -73,7 +73,7 @@ class Robustness(NamedTuple):
         return None
 
     def summary(self) -> list[str]:
-        """Describe the associations, and the refits that are not part of the headline."""
+        """Describe the associations, and refits that are not in the headline."""
         sentences = [describe_association(a) for a in self.significant[:MAX_SENTENCES]]
         tested = list(dict.fromkeys(a.covariate for a in self.associations))
         others = [n for n in tested if n not in {a.covariate for a in self.significant}]
@@ -93,7 +93,7 @@ class Robustness(NamedTuple):
         return sentences
 
     def _describe(self, refit: Refit) -> str:
-        """Return a clause with the number of variables that a refit selects again."""
+        """Describe in a clause how many variables a refit selects again."""
         again, before = refit.n_again, self.n_selected
         if again == before:
             return (
@@ -112,7 +112,7 @@ class Robustness(NamedTuple):
         return sorted(found, key=lambda a: (a.factor, a.p_value))
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as plain JSON."""
+        """Convert all fields to objects that JSON supports."""
         return {
             "n_selected": self.n_selected,
             "row": None if self.row is None else [*self.row],
@@ -159,13 +159,14 @@ def describe_association(association: Association) -> str:
             f"{association.effect:.2f}, {chance} after adjustment for all tests)."
         )
     return (
-        f"Component {component} separates {name}, which explains {percent(association.effect, 0)} "
-        f"of the variance of the ranks of its scores ({chance} after adjustment for all tests)."
+        f"The scores of component {component} differ between the levels of {name}, which explain "
+        f"{percent(association.effect, 0)} of the variance of their ranks ({chance} after "
+        "adjustment for all tests)."
     )
 
 
 def parse_label(values: Sequence[Any]) -> np.ndarray:
-    """Return many different numbers as floats, and other labels as texts; None if missing."""
+    """Convert a label to floats if it has many numbers, otherwise to texts."""
     texts = [None if is_missing(v) or not str(v).strip() else str(v).strip() for v in values]
     try:
         numbers = {float(text) for text in texts if text is not None}
@@ -190,10 +191,10 @@ def examine_robustness(
 ) -> Robustness:
     """Refit without the most influential row and with labels as covariates.
 
-    The model is not changed. ``X``, ``y``, ``groups`` and ``covariates`` are those of its fit.
-    ``labels`` are tested against the components; ``batches`` names those that describe the
-    measurement. ``ids`` are names of the rows, numbers from 1 by default. Without ``refit``, only
-    the associations are computed.
+    The model is not changed. ``X``, ``y``, ``groups`` and ``covariates`` are those of the fit.
+    ``labels`` are tested against the components, and ``batches`` contains the names of labels that
+    describe the measurement. ``ids`` are names of the rows, by default numbers from 1. Without
+    ``refit``, only the associations are computed.
     """
     support = to_numpy(model.support_).astype(bool)
     result = Robustness(int(support.sum()), batches=tuple(batches))
@@ -236,7 +237,7 @@ def _compare(name: str, selected: np.ndarray, before: np.ndarray) -> Refit:
 def _select_given(
     refitter: Refitter, name: str, label: Sequence[Any], parameters: dict[str, Any]
 ) -> np.ndarray | None:
-    """Return the selection with a label as a further covariate, or None if it cannot be fitted."""
+    """Refit with a label as a further covariate; return None if this fails."""
     texts = np.array([str(value) for value in label], dtype=object)
     if any(is_missing(value) or not str(value).strip() for value in label):
         return None

@@ -11,9 +11,10 @@ from scipy.special import gammaln
 def ebic(log_likelihood: Any, n_parameters: Any, n_samples: float, n_candidates: int) -> np.ndarray:
     """Compute extended BIC (Chen & Chen, 2008); larger is better.
 
-    The log-likelihood is reduced by ``log(n_samples) / 2`` for each parameter, as in BIC, and by
-    the logarithm of the number of models with the same number of parameters among
-    ``n_candidates``. The latter corrects for their selection.
+    As in BIC, the log-likelihood is reduced by ``log(n_samples) / 2`` for each parameter. It is
+    further reduced by the logarithm of the number of models with the same number of parameters
+    among ``n_candidates``. The second term corrects for the selection of the parameters by the
+    data.
     """
     selected, total = np.asarray(n_parameters, dtype=float), float(n_candidates)
     log_models = gammaln(total + 1.0) - gammaln(selected + 1.0) - gammaln(total - selected + 1.0)

@@ -1,4 +1,4 @@
-"""Number of components, from the eigenvalues of X'X of centred data (n x p).
+"""Number of components from the eigenvalues of X'X, X centred (n x p).
 
 Eigenvalues are in decreasing order, and zeros may be omitted. Both rules assume equal noise
 variance in all variables and overestimate the number of components if the noise is correlated.
@@ -25,17 +25,17 @@ from ..numerics.spectrum import spectrum
 from .noise import bias_corrected
 
 _TRACY_WIDOM_999 = 3.2724  # 99.9 % quantile of the Tracy-Widom distribution (real case)
-_RANK_TOLERANCE = 1e-13  # relative size of the Gram eigenvalues that are rounding errors
-MAX_COUNTED = 100  # maximum number of components that "auto" returns
-_MAX_IMPUTATIONS = 20  # each needs one eigendecomposition
+_RANK_TOLERANCE = 1e-13  # relative size below which Gram eigenvalues are rounding errors
+MAX_COUNTED = 100  # maximum number of components for "auto"
+_MAX_IMPUTATIONS = 20  # maximum number of iterations, each with one eigendecomposition
 
 
 def count_signals(eigenvalues: np.ndarray, n: int, p: int, noise: float | None = None) -> int:
     """Count the eigenvalues of X'X that exceed those of white noise, [KN08].
 
     Each eigenvalue in turn is compared with the distribution of the largest eigenvalue of noise of
-    the remaining dimension, at level 0.1 %. The count ends at the first that is not significant.
-    Columns on different scales give too many components.
+    the remaining dimension, at level 0.1 %. The count ends at the first eigenvalue that is not
+    significant. If columns differ in scale, the count is too large.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def count_signals(eigenvalues: np.ndarray, n: int, p: int, noise: float | None =
     m = n - 1  # degrees of freedom after centring
     if eigenvalues.size == 0 or not eigenvalues[0] > 0:
         return 0
-    # Relative to the largest eigenvalue, so that no square overflows or underflows.
+    # Eigenvalues are divided by the largest, so that no square overflows or underflows.
     values = eigenvalues / eigenvalues[0] / m
     noise = None if noise is None else noise / float(eigenvalues[0])
     rounding = max(n, p) * np.finfo(float).eps * values[0]
@@ -73,9 +73,10 @@ def count_signals(eigenvalues: np.ndarray, n: int, p: int, noise: float | None =
 def impute_by_pca(X: np.ndarray, observed: np.ndarray, count: int | None = None) -> np.ndarray:
     """Impute missing entries by the leading principal components.
 
-    Missing entries that are set to the mean add noise, and `count_signals` overestimates: 41
-    instead of 20 signals in a 2,000 x 300 matrix with 5 % missing. The entries are therefore
-    predicted from the components, shrunk as in probabilistic PCA [TB99], until convergence.
+    If missing entries are set to the mean, the noise is not white and `count_signals` returns too
+    many components: 41 instead of 20 for a 2,000 x 300 matrix with 5 % missing values. Entries are
+    therefore predicted iteratively from the components, which are shrunk as in probabilistic PCA
+    [TB99].
 
     ``X`` is centred at the observed means, with zeros for missing entries. ``count`` is the number
     of components, by default `count_signals`.
@@ -106,8 +107,8 @@ def variational_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     """Count the components of variational PCA with ARD priors.
 
     The variational bound has a maximum in closed form [NTS15]: a component remains if its
-    eigenvalue exceeds a multiple of the noise variance. The noise variance maximises the bound in
-    one dimension. The count is too small if there are few rows.
+    eigenvalue exceeds a multiple of the noise variance. The noise variance is found by
+    one-dimensional maximisation. With few rows, the count is too small.
 
     Parameters
     ----------
@@ -164,10 +165,10 @@ def _variational_threshold(alpha: float) -> float:
 def estimate_n_components(
     eigenvalues: np.ndarray, n: int, p: int, noise: float | None = None
 ) -> int:
-    """Return `count_signals`, at least 1 and at most `MAX_COUNTED`.
+    """Limit the result of `count_signals` to 1, ..., `MAX_COUNTED`.
 
-    Counts, duplicated columns and columns in different units do not have white noise, and nearly
-    all components exceed it.
+    For counts, duplicated columns and columns in different units, the noise is not white, and
+    nearly all components exceed white noise.
     """
     count = count_signals(eigenvalues, n, p, noise)
     if count > MAX_COUNTED:
@@ -183,7 +184,7 @@ def estimate_n_components(
 def resolve_dimension(
     n_components: int | str, parts: Any, max_count: int | None = None, noise: float | None = None
 ) -> int:
-    """Validate ``n_components``, or estimate it, up to ``max_count``, if "auto"."""
+    """Validate ``n_components``, or estimate it if "auto"."""
     n, p = parts.n, parts.op.shape[1]
     limit = min(n, p) - 1
     if isinstance(n_components, str) and n_components == "auto":

@@ -25,8 +25,9 @@ def bias_corrected(eigenvalues: np.ndarray, n: int, p: int, d: int) -> float:
     """Correct the ML estimate for its downward bias of order p / n, [PLY17]."""
     sigma2 = maximum_likelihood(eigenvalues, p, d)
     c = p / n
-    # A spike a + sigma2 has the sample eigenvalue (a + sigma2)(1 + c sigma2 / a); solve for a. A
-    # spike below the edge of the noise is not identified: it is set to the edge, sqrt(c) sigma2.
+    # A spike a + sigma2 has the sample eigenvalue (a + sigma2)(1 + c sigma2 / a), which is solved
+    # for a. Spikes below the edge of the noise are not identified and are set to the edge, sqrt(c)
+    # sigma2.
     half = 0.5 * (eigenvalues[:d] - sigma2 * (1.0 + c))
     spikes = half + np.sqrt(np.maximum(half**2 - c * sigma2**2, 0.0))
     spikes = np.maximum(spikes, np.sqrt(c) * sigma2)
@@ -35,7 +36,7 @@ def bias_corrected(eigenvalues: np.ndarray, n: int, p: int, d: int) -> float:
 
 
 def median(column_squares: np.ndarray, n: int) -> float:
-    """Compute the median column variance, [JL09]; most variables must be noise."""
+    """Compute the median column variance, assuming mostly noise, [JL09]."""
     return float(np.median(column_squares) / (n - 1))
 
 

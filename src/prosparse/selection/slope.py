@@ -4,13 +4,14 @@
 [BMM12]  J.-P. Baudry, C. Maugis, B. Michel. Slope heuristics: overview and implementation.
          Statistics and Computing 22(2), 2012.
 
-In large models the log-likelihood increases linearly with the *shape* of the penalty, because only
-noise is fitted. Its slope s is the minimal penalty, and the optimal penalty is twice as large: the
-selected model maximises log-likelihood - 2 s shape. Models in a fixed order, such as the first D
-variables, have shape D, their dimension. If the data select the D parameters among P, the selection
-fits noise as well, and the log-likelihood is not linear in D. The shape is then `selection_shape`.
-`robust_slope` regresses the log-likelihood of the m largest models on their shape, for each m. It
-uses the slope whose selected model is the same over the longest run of m.
+In large models, the log-likelihood increases linearly with the *shape* of the penalty, because only
+noise is fitted. The slope s is the minimal penalty, and the optimal penalty is twice as large, so
+that the selected model maximises log-likelihood - 2 s shape. Models in a fixed order, such as the
+first D variables, have shape D, their dimension. If the D parameters are selected among P by the
+data, the selection also fits noise, and the log-likelihood is not linear in D. The shape is then
+`selection_shape`. `robust_slope` regresses the log-likelihood of the m largest models on their
+shape, for each m. The function uses the slope for which the selected model is constant over the
+longest run of m.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from scipy.stats import norm, theilslopes
 
 from ..errors import InputError
 
-_MIN_STABLE_PROPORTION = 0.15  # of the windows that must select the same model, [BMM12] section 4.2
+_MIN_STABLE_PROPORTION = 0.15  # minimum proportion of windows with one model, [BMM12] section 4.2
 _MIN_MODELS = 10
 _MIN_POINTS = 5
-# Models closer than this proportion of the largest shape count as one: many similar models would
-# otherwise dominate.
+# Models whose shapes differ by less than this proportion of the largest shape are treated as one,
+# because many similar models would otherwise dominate.
 _MIN_SPACING = 0.002
-_MAX_SLOPE_RATIO = 3.0  # of the slopes of the two halves of a straight line
+_MAX_SLOPE_RATIO = 3.0  # maximum ratio of the slopes of the halves of a straight line
 
 
 class Slope(NamedTuple):
@@ -56,12 +57,12 @@ class Slope(NamedTuple):
 
 
 def selection_shape(dimension: Any, total: int) -> np.ndarray:
-    """Compute the shape of the penalty for parameters selected by the data, (n_models,).
+    """Compute the penalty shape for parameters selected by the data.
 
     The D largest of P standard normal estimates of zero increase the log-likelihood by half the sum
-    of their squares, on average about ``P E[Z^2; |Z| > z] / 2`` with ``P(|Z| > z) = D / P``. This
-    is D log(P / D) for small D ([BM07]), and P / 2 for D = P. ``dimension`` are the D of the
-    models, and ``total`` is P.
+    of their squares. The mean increase is about ``P E[Z^2; |Z| > z] / 2`` with ``P(|Z| > z) = D /
+    P``. This is D log(P / D) for small D ([BM07]), and P / 2 for D = P. ``dimension`` (n_models,)
+    contains D for each model, and ``total`` is P.
     """
     proportion = np.asarray(dimension, dtype=float) / total
     z = norm.isf(0.5 * np.maximum(proportion, 1e-300))
@@ -73,7 +74,7 @@ def robust_slope(shape: Any, log_likelihood: Any) -> Slope:
 
     Only windows of models along which the log-likelihood is linear are used. An `InputError` is
     raised if there are fewer than ten models of different shape, no linear part, no stable
-    selection, or no model that is larger than needed.
+    selection, or no model that is larger than necessary.
     """
     D, L = _best_of_each_shape(shape, log_likelihood)
     windows = np.arange(_MIN_POINTS, D.size + 1)
@@ -87,16 +88,16 @@ def robust_slope(shape: Any, log_likelihood: Any) -> Slope:
             "The log-likelihood has no linear part, which the slope heuristic requires: "
             f"{np.sum(straight)} of {windows.size} windows are linear, and at most {length} "
             "consecutive windows select the same model. Add larger models (smaller penalties) or "
-            "use another criterion. If the data selected the parameters, use `selection_shape` of "
-            "the dimension."
+            "use another criterion. If the data selected the parameters of each model, pass "
+            "`selection_shape` of the dimension."
         )
-    # The longest window of the run gives the estimate with the smallest variance.
+    # The estimate of the longest window of the run has the smallest variance.
     last = start + length - 1
     if selected[last] == 0:
         raise InputError(
             "The slope heuristic selects the smallest model, because the log-likelihood is linear "
-            "in the shape of all models. The data are pure noise, or no model is larger than "
-            "needed. Use AIC or BIC, or add larger models (smaller penalties, more components)."
+            "in the shape of all models. Either the data are pure noise, or all models are "
+            "too small. Use AIC or BIC, or add larger models (smaller penalties, more components)."
         )
     s, intercept = float(slopes[last]), float(lines[last][1])
     criterion = np.asarray(log_likelihood, float) - 2.0 * s * np.asarray(shape, float)
@@ -104,7 +105,7 @@ def robust_slope(shape: Any, log_likelihood: Any) -> Slope:
 
 
 def _is_straight(D: np.ndarray, L: np.ndarray) -> bool:
-    """Return whether the slopes of the lower and the upper half may be equal."""
+    """Return whether the slopes of the lower and upper halves are similar."""
     middle = D.size // 2
     if middle < 2:
         return True
@@ -117,7 +118,7 @@ def _is_straight(D: np.ndarray, L: np.ndarray) -> bool:
 
 
 def _best_of_each_shape(shape: Any, log_likelihood: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shapes in increasing order and the best log-likelihood of each."""
+    """Return distinct shapes in increasing order, with the best likelihoods."""
     D, L = np.asarray(shape, dtype=float), np.asarray(log_likelihood, dtype=float)
     order = np.lexsort((-L, D))
     spacing = _MIN_SPACING * float(np.max(D, initial=0.0))

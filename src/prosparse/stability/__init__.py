@@ -1,7 +1,8 @@
 """Stability of the selection of a fitted model.
 
 * `stability_selection` refits the model to complementary pairs of random halves of the rows [SS13].
-  It estimates selection frequencies and bounds the number of false variables in the stable set.
+  The function estimates selection frequencies and bounds the expected number of false variables in
+  the stable set.
 * `permutation_null` refits the model to datasets without shared variance (random signs or permuted
   columns).
 * `near_optimal_sizes` lists the numbers of variables whose evidence is close to the maximum.

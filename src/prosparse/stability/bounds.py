@@ -1,10 +1,10 @@
 """Error bounds of stability selection.
 
-They bound the expected number of variables with low selection probability in the stable set.
+The bounds limit the expected number of variables with low selection probability in the stable set.
 
-Symbols as in [SS13]: B is the number of pairs of halves, p_k the probability that variable k is
-selected on half of the rows, and tau the selection frequency from which a variable is stable. A
-selection probability up to theta is low, and L = {k : p_k <= theta}. The expected number of
+Symbols as in [SS13]: B is the number of pairs of halves, p_k is the probability that variable k is
+selected on half of the rows, and tau is the minimum selection frequency of a stable variable. A
+selection probability of at most theta is low, and L = {k : p_k <= theta}. The expected number of
 variables selected on a half is q = sum_k p_k. For the stable set S,
 
     E|S and L| <= theta / (2 tau - 1) * E|selected on a half, and L|       [SS13] Theorem 1 (a)
@@ -18,11 +18,11 @@ halves select k has a unimodal distribution for every k in L, then
     C = 4 (1 - tau + 1 / 2B) / (1 + 1 / B)   3/4 < tau <= 1
 
 for theta <= 1 / sqrt(3) and tau one of 1/2 + 1/B, 1/2 + 3/2B, ..., 1. The last factor of both
-bounds is a sum of at most p numbers, each at most theta, and the sum is at most q. It is therefore
-at most min(q, theta p).
+bounds is a sum of at most p numbers, each at most theta, and is at most q. It is therefore at most
+min(q, theta p).
 
-With theta = q / p, L contains all uninformative variables if their selection is exchangeable and
-the method is no worse on them than random selection.
+With theta = q / p, L contains all uninformative variables if their selection is exchangeable and no
+more probable than under random selection.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _ROUNDING = 1e-9  # tolerance for thresholds that are not exact in floating poin
 
 
 def worst_case_factor(threshold: float) -> float:
-    """Return the factor 1 / (2 tau - 1) of Theorem 1; infinite for tau <= 1/2."""
+    """Compute the factor 1 / (2 tau - 1) of Theorem 1; infinite for tau <= 1/2."""
     return 1.0 / (2.0 * threshold - 1.0) if threshold > 0.5 else math.inf  # [SS13] Theorem 1 (a)
 
 
 def unimodal_factor(threshold: float, n_pairs: int, low_probability: float) -> float:
-    """Return the factor C(tau, B) of Theorem 2; infinite if it does not apply.
+    """Compute the factor C(tau, B) of Theorem 2; infinite if not applicable.
 
     tau is rounded up to a multiple of 1 / 2B.
     """
@@ -65,8 +65,8 @@ def low_probability_bound(
 ) -> float:
     """Bound the expected number of stable variables of low selection probability.
 
-    ``mean_selected`` is q, and ``n_features`` is p. With ``unimodal``, the smaller one of both
-    theorems is used.
+    ``mean_selected`` is q, and ``n_features`` is p. With ``unimodal``, the smaller of the bounds of
+    both theorems is used.
     """
     factor = worst_case_factor(threshold)
     if not math.isfinite(factor):

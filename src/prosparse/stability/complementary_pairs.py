@@ -1,8 +1,9 @@
 """Stability selection with complementary pairs of halves of the rows.
 
-[SS13] Definition 1: B times, the rows are split at random into two halves of n // 2 rows each, and
-the method selects variables on each half. If n is odd, one row is left out. A variable is *stable*
-if it is selected on at least a proportion tau of the 2B halves. The error bound is in `bounds`.
+As in [SS13] Definition 1, the rows are split B times at random into two halves of n // 2 rows each,
+and the method selects variables on each half. If n is odd, one row is left out. A variable is
+*stable* if it is selected on at least a proportion tau of the 2B halves. The module `bounds`
+contains the error bound.
 
 [SS13] R. D. Shah, R. J. Samworth. Variable selection with error control: another look at
        stability selection. Journal of the Royal Statistical Society B 75, 2013.
@@ -59,7 +60,7 @@ class Stability:
     n_rows : int
         Number of rows in a half.
     n_failed : int, default=0
-        Number of halves on which the fit failed; no variables count as selected on these halves.
+        Number of halves on which the fit failed and no variables are regarded as selected.
     threshold : float, default=0.9
         Minimum selection frequency of a stable variable.
     """
@@ -95,7 +96,7 @@ class Stability:
 
     @property
     def low_probability(self) -> float:
-        """Selection probability of a random variable, q / p, and at most 0.5."""
+        """Selection probability of a random variable, q / p, at most 0.5."""
         return min(float(np.mean(self.n_selected)) / len(self.names), 0.5)
 
     def expected_false(
@@ -110,15 +111,16 @@ class Stability:
         The result is the smaller of the bounds of Theorems 1 and 2 of Shah and Samworth (2013).
         Theorem 2 assumes a unimodal distribution of the proportion of pairs in which both halves
         select a variable of low selection probability. With the default ``low_probability``, these
-        variables include all uninformative variables if the selection of these is exchangeable and
-        the method is no worse on them than random selection.
+        variables include all uninformative variables if the selection of uninformative variables is
+        exchangeable and no more probable than under random selection.
 
         Parameters
         ----------
         threshold : float or None, default=None
-            Threshold above 0.5; None for that of the stable set.
+            Threshold above 0.5. None uses that of the stable set.
         low_probability : float or None, default=None
-            Maximum selection probability that counts as low; None for that of a random variable.
+            Maximum selection probability that is regarded as low. None uses that of a random
+            variable.
         unimodal : bool, default=True
             Whether to use Theorem 2.
 
@@ -138,7 +140,7 @@ class Stability:
         )
 
     def summary(self) -> list[str]:
-        """Return sentences for a report."""
+        """Describe the result in sentences for a report."""
         p, q = len(self.names), int(self.selected.sum())
         n_stable, n_both = int(self.stable.sum()), int((self.stable & self.selected).sum())
         variables, are = ("variable", "is") if n_stable == 1 else ("variables", "are")
@@ -170,8 +172,9 @@ class Stability:
             )
         return (
             f"At most {format_mean(bound)} stable variables are expected to be false selections "
-            "(Shah and Samworth 2013, for unimodal distributions). False selections have a "
-            f"selection probability of at most {self.low_probability:.2g} on half of the rows."
+            "(Shah and Samworth 2013, for unimodal distributions). A variable is a false "
+            "selection if its selection probability on half of the rows is at most "
+            f"{self.low_probability:.2g}."
         )
 
     def to_frame(self) -> Any:
@@ -195,7 +198,7 @@ class Stability:
         return "\n".join(self.summary())
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields except the names as plain JSON."""
+        """Convert all fields except the names to objects that JSON supports."""
         return {
             "method": self.method,
             "selected": np.flatnonzero(self.selected).tolist(),
@@ -208,7 +211,7 @@ class Stability:
 
     @classmethod
     def from_json(cls, saved: Any, names: list[str]) -> Stability | None:
-        """Restore the output of `to_json`, or return None if it is invalid.
+        """Restore the output of `to_json`; return None if it is invalid.
 
         ``names`` are the names of all variables.
         """
@@ -264,12 +267,12 @@ def stability_selection(
     Parameters
     ----------
     model : fitted estimator
-        Estimator of any method. If the data determined the number of components, the halves use
+        Fitted estimator of any method. If the number of components was estimated, the halves use
         the number of the fit to all rows.
     X : data matrix of shape (n_samples, n_features)
         Data that the model was fitted to.
     n_subsamples : int, default=50
-        Number of halves; even, because halves come in complementary pairs.
+        Number of halves, which must be even, because halves are drawn in complementary pairs.
     y : array-like of shape (n_samples,) or None, default=None
         Response of a regression.
     groups : array-like of shape (n_samples,) or None, default=None
@@ -283,7 +286,7 @@ def stability_selection(
         Seed for the random halves.
     n_jobs : int or None, default=None
         Number of processes, as in scikit-learn: None is 1 unless ``joblib.parallel_config`` sets
-        another number, and -1 uses all cores. The result does not depend on it.
+        another number, and -1 uses all cores. The result does not depend on ``n_jobs``.
 
     Returns
     -------

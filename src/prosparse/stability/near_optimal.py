@@ -11,8 +11,8 @@ from ..errors import InputError, check_non_negative
 from ..findings import Findings, findings_of
 from ..models._base import VariableSelector
 
-# A difference of 3 in log evidence is a factor of 20. Kass and Raftery (1995, Bayes factors, JASA
-# 90) call this "positive", their weakest category that is worth a mention.
+# A difference of 3 in log evidence is a factor of 20, at the boundary between "positive" and
+# "strong" evidence in Kass and Raftery (1995, Bayes factors, JASA 90).
 DEFAULT_WITHIN = 3.0
 _MAX_WRITTEN_LOG = 20.0  # larger differences of log evidence are written as a power of e
 
@@ -40,16 +40,16 @@ class NearOptimalSizes:
 
     @property
     def lowest(self) -> int:
-        """Smallest number of variables."""
+        """Smallest near-optimal number of variables."""
         return self.sizes[0]
 
     @property
     def highest(self) -> int:
-        """Largest number of variables."""
+        """Largest near-optimal number of variables."""
         return self.sizes[-1]
 
     def summary(self) -> str:
-        """Return one sentence for a report."""
+        """Describe the result in one sentence for a report."""
         written = self.within < _MAX_WRITTEN_LOG
         size = f"{math.exp(self.within):.0f}" if written else f"exp({self.within:g})"
         factor = f"within a factor of {size} of the best"
@@ -105,7 +105,7 @@ def near_optimal_sizes(
         )
     evidence = np.asarray(path.criterion, dtype=float)
     maximum = np.max(evidence[np.isfinite(evidence)], initial=-np.inf)
-    close = evidence >= maximum - within  # False if the evidence is not a number
+    close = evidence >= maximum - within  # False if the evidence is NaN
     close[path.best] = True
     sizes = np.sort(path.x[close].astype(int))
     between = (path.x >= sizes[0]) & (path.x <= sizes[-1])

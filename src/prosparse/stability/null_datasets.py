@@ -1,10 +1,10 @@
 """Selection on datasets without shared variance.
 
-Null datasets are of two kinds. Random signs of the deviations from the column means remove all
-correlations and preserve the magnitudes, hence rows of unequal noise and outlying rows. Independent
-permutation of the columns preserves their distributions and makes the rows exchangeable. Sparse
-matrices and counts are only permuted, and for a regression the response is permuted. If the rows
-have groups, the means are those of the groups, and values are permuted within groups.
+There are two kinds of null datasets. Random signs of the deviations from the column means remove
+all correlations and preserve magnitudes, and therefore rows of unequal noise and outlying rows.
+Independent permutation of the columns preserves their distributions and makes the rows
+exchangeable. Sparse matrices and counts are only permuted, and for a regression, the response is
+permuted. With groups, deviations are from group means, and values are permuted within groups.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .refitting import NullKind, Refitter, refit_parameters
 Item = TypeVar("Item")
 
 PREDICTION_LEVEL = 0.99  # level of the one-sided prediction limit
-MIN_FOR_STANDARD_DEVIATION = 4  # minimum number of datasets to estimate a standard deviation
+MIN_FOR_STANDARD_DEVIATION = 4  # minimum number of datasets for a standard deviation
 
 # Sentences that compare the statistic with its mean over the null datasets.
 _COMPARISONS = {
@@ -71,7 +71,7 @@ _LONG_NAMES: dict[NullKind, str] = {
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PermutationNull:
-    """Selections on null datasets, which have no shared variance.
+    """Results of a method on null datasets, which have no shared variance.
 
     Parameters
     ----------
@@ -82,20 +82,20 @@ class PermutationNull:
     n_selected : int
         Number of variables selected on the data.
     size_given : bool
-        Whether the user set the number of variables.
+        Whether the number of variables was given.
     null_n_selected : ndarray of int, shape (n_permutations,)
         Number of variables selected in each null dataset.
     statistic : float or None
         Statistic of the model on the data; None if it is unknown.
     null_statistic : ndarray of shape (n_permutations,)
-        Statistic of each null dataset. It is 0 if no variable was selected, unless the model
-        predicts without variables, and NaN if it is unknown.
+        Statistic of each null dataset; NaN if unknown. The statistic is 0 if no variable was
+        selected, unless the model predicts without variables.
     statistic_name : {"explained_variance", "attainable_r2", "response_r2", "accuracy"}
         Proportion of the total variance that the components explain, held-out R2 of a variable
         given all others, R2 of the response, or accuracy of the classification.
     null_kind : tuple of {"signs", "permutation"}, length n_permutations
         Randomisation of each null dataset: random signs of the deviations from the column means, or
-        permuted columns (a permuted response of a regression).
+        permuted columns (for a regression, a permuted response).
     """
 
     method: str
@@ -120,15 +120,15 @@ class PermutationNull:
 
     @property
     def expected_n_selected(self) -> float:
-        """Mean number of variables selected in null datasets.
+        """Mean number of variables selected in the null datasets.
 
-        The value is the maximum over the kinds.
+        The value is the maximum over the kinds of null datasets.
         """
         return max(self.expected_n_selected_by_kind.values())
 
     @property
     def expected_statistic_by_kind(self) -> dict[NullKind, float | None]:
-        """Mean statistic of each kind, at least 0; None if unknown."""
+        """Mean statistic of each kind of null datasets, at least 0, or None."""
         means: dict[NullKind, float | None] = {}
         for kind, part in self._parts().items():
             known = part.null_statistic[np.isfinite(part.null_statistic)]
@@ -146,7 +146,7 @@ class PermutationNull:
     def selects_under_null(self) -> bool:
         """Whether the method selects variables in null datasets.
 
-        The value is False if the user set the number of variables.
+        The value is False if the number of variables was given.
         """
         return not self.size_given and self.expected_n_selected > 0
 
@@ -154,9 +154,9 @@ class PermutationNull:
     def consistent_with_null(self) -> bool:
         """Whether the statistic is within the range expected under the null.
 
-        The limit is Student's one-sided 99 % prediction limit for one more null dataset,
-        mean + t s sqrt(1 + 1/m), with m datasets of standard deviation s. With fewer than four
-        datasets it is their maximum. The explained variance is compared with that of null datasets
+        The limit is Student's one-sided 99 % prediction limit for one further null dataset, mean +
+        t s sqrt(1 + 1/m), with m datasets of standard deviation s. With fewer than four datasets,
+        the limit is their maximum. The explained variance is compared with that of null datasets
         with selected variables. The statistic must exceed the limits of both kinds of null
         datasets. The value is False if the statistic is unknown, because the number of selected
         variables alone is not sufficient.
@@ -166,8 +166,8 @@ class PermutationNull:
             return any(part.consistent_with_null for part in parts.values())
         known = np.isfinite(self.null_statistic)
         if self.statistic_name == "explained_variance":
-            # Without selected variables there are no components. Their zeros would inflate the
-            # standard deviation, and with it the limit.
+            # Without selected variables, there are no components, and the zeros would inflate the
+            # standard deviation and the limit.
             known &= self.null_n_selected > 0
         if self.n_selected == 0 or self.statistic is None or not known.any():
             return False
@@ -175,7 +175,7 @@ class PermutationNull:
         return bool(np.any(self.null_n_selected > 0) and self.statistic <= limit)
 
     def _parts(self) -> dict[NullKind, PermutationNull]:
-        """Split the null datasets by kind, in the order of the first ones."""
+        """Split the null datasets by kind, in the order of first occurrence."""
         parts = {}
         for kind in dict.fromkeys(self.null_kind):
             index = [k for k, other in enumerate(self.null_kind) if other == kind]
@@ -188,7 +188,7 @@ class PermutationNull:
         return parts
 
     def describe_expected(self) -> str:
-        """Return the expected number of variables, a range if the kinds differ."""
+        """Return the expected number of variables, or a range if kinds differ."""
         means = sorted(self.expected_n_selected_by_kind.values())
         low, high = format_mean(means[0]), format_mean(means[-1])
         return high if low == high else f"{low} to {high}"
@@ -226,7 +226,7 @@ class PermutationNull:
         return sentences
 
     def _describe_selections(self) -> str:
-        """State how many variables were selected in null datasets of one kind."""
+        """Describe the numbers of variables selected in one kind of datasets."""
         low, high = int(self.null_n_selected.min()), int(self.null_n_selected.max())
         interval = "" if low == high else f" ({low:,} to {high:,})"
         mean = format_mean(self.expected_n_selected)
@@ -234,7 +234,7 @@ class PermutationNull:
         return f"{self.method} selected {selected} in {self._describe_datasets()}."
 
     def _rests_on_magnitudes(self) -> bool:
-        """Return whether random signs cause many more selections.
+        """Return whether random signs lead to many more selections.
 
         The limit is twice the number of selections under permutation.
         """
@@ -242,7 +242,7 @@ class PermutationNull:
         return means.get("signs", 0.0) >= max(1.0, 2.0 * means.get("permutation", 0.0))
 
     def _describe_datasets(self) -> str:
-        """Describe the null datasets: their number and what was random in them."""
+        """Describe the null datasets by number and randomisation."""
         if self.statistic_name in ("response_r2", "accuracy"):
             return f"{plural(self.n_permutations, 'dataset')} with a permuted response"
         first, *others = self._parts().items()
@@ -252,7 +252,7 @@ class PermutationNull:
         return text
 
     def _refer_to_datasets(self, *, described: bool) -> str:
-        """Refer to the null datasets in a sentence, by kind if there are two."""
+        """Return a phrase that refers to the null datasets."""
         if described:
             return "these datasets"
         if len(self._parts()) > 1:
@@ -263,7 +263,7 @@ class PermutationNull:
         return "\n".join([f"{self.headline()}.", *self.summary()])
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as plain JSON."""
+        """Convert all fields to objects that JSON supports."""
         return {
             "method": self.method,
             "n_features": self.n_features,
@@ -307,7 +307,7 @@ class PermutationNull:
 
 
 def _prediction_limit(values: np.ndarray) -> float:
-    """Return Student's upper prediction limit for one more value."""
+    """Compute Student's upper prediction limit for one further value."""
     m = values.size
     if m < MIN_FOR_STANDARD_DEVIATION:
         return float(np.max(values))
@@ -333,32 +333,32 @@ def permutation_null(
     Parameters
     ----------
     model : fitted estimator
-        Estimator of any method. If the data determined the number of components, the null datasets
+        Fitted estimator of any method. If the number of components was estimated, the null datasets
         use the number of this fit.
     X : data matrix of shape (n_samples, n_features)
         Data that the model was fitted to, in memory.
     n_permutations : int, default=10
         Number of null datasets.
     kind : {"auto", "signs", "permutation"}, default="auto"
-        Randomisation of the null datasets (see Notes). "signs" gives the deviation of each entry
-        from its column mean a random sign, "permutation" permutes each column independently.
-        "auto" alternates between them, beginning with "signs". Regressions, sparse matrices, counts
+        Randomisation of the null datasets (see Notes). "signs" randomises the sign of the deviation
+        of each entry from the column mean, and "permutation" permutes each column independently.
+        "auto" alternates between both, beginning with "signs". Regressions, sparse matrices, counts
         and non-Gaussian likelihoods only allow "permutation".
     y : array-like of shape (n_samples,) or None, default=None
         Response of a regression, which is permuted instead of the columns.
     groups : array-like of shape (n_samples,) or None, default=None
-        Group labels of the rows. The means are those of the groups, and values are permuted within
+        Group labels of the rows. Deviations are from group means, and values are permuted within
         groups.
     covariates : DataFrame or array-like of shape (n_samples, n_covariates), default=None
-        Covariates of the fit. Dense data are replaced by their residuals given the covariates
-        before they are randomised.
+        Covariates of the fit. Before randomisation, dense data are replaced by residuals given the
+        covariates.
     random_state : int, RandomState or None, default=None
         Seed for the signs or permutations.
     max_seconds : float, default=inf
-        Time after which no further dataset is started; at least one is fitted.
+        Time in seconds after which no further fit is started; at least one dataset is fitted.
     n_jobs : int or None, default=None
         Number of processes, as in scikit-learn: None is 1 unless ``joblib.parallel_config`` sets
-        another number, and -1 uses all cores. The result does not depend on it, unless
+        another number, and -1 uses all cores. The result does not depend on ``n_jobs``, unless
         ``max_seconds`` is reached.
 
     Returns
@@ -370,16 +370,16 @@ def permutation_null(
     InputError
         If the model was fitted to other data, or the fit fails on every null dataset.
     ParameterError
-        If ``kind`` is "signs" and the data cannot have random signs.
+        If ``kind`` is "signs" and the data do not allow random signs.
 
     Notes
     -----
     Random signs remove all correlations and preserve the magnitude of every deviation. Rows of
-    unequal noise and outlying rows therefore remain, and a method that mistakes them for shared
+    unequal noise and outlying rows therefore remain, and a method that mistakes these for shared
     variance selects variables in the null datasets. Permuted columns have exchangeable rows and
-    cannot reveal this, but they preserve the skewness of the columns, which random signs remove.
+    cannot reveal this error, but preserve the skewness of the columns, which random signs remove.
 
-    The magnitudes include those of shared variance: rows with large scores have large deviations in
+    Magnitudes also reflect shared variance, because rows with large scores have large deviations in
     all variables of a component. A method that assumes equal noise in all rows may therefore select
     more variables with random signs than with permuted columns, even if the assumption holds.
 
@@ -421,7 +421,7 @@ def permutation_null(
 def _null_kinds(kind: str, refitter: Refitter, count: int) -> tuple[NullKind, ...]:
     """Return the kind of each null dataset.
 
-    Raises an error if the data do not allow it.
+    An error is raised if the data do not allow it.
     """
     check_choice("kind", kind, ("auto", *get_args(NullKind)))
     obstacle = refitter.obstacle_to_signs
@@ -456,7 +456,7 @@ def _refit_randomised(
     refitter: Refitter, parameters: dict[str, Any], randomised: tuple[list[Any], np.ndarray | None]
 ) -> _NullResult:
     views, y = randomised
-    # Without variables the components explain nothing, but a classifier still has an accuracy.
+    # Without variables, the components explain nothing, whereas a classifier still has an accuracy.
     without_variables = math.nan if refitter.method.classifies else 0.0
     model = refitter.refit_randomised(views, y, parameters)
     if isinstance(model, Exception):
@@ -471,7 +471,7 @@ def _refit_randomised(
 def _compute_statistic(
     found: Findings, model: Any, X: Any, y: np.ndarray | None
 ) -> tuple[str, float | None]:
-    """Return the name and the value of the statistic of a model."""
+    """Compute the statistic of a model; return its name and value."""
     if found.reconstruction is not None:
         return "attainable_r2", found.reconstruction.attainable_r2
     if found.regression:
@@ -479,7 +479,7 @@ def _compute_statistic(
         return name, None if y is None else _score(model.score, X, y)
     if found.explained is not None or found.n_selected == 0:
         return "explained_variance", found.explained
-    # Correlated factors have no separate proportions; the score is that of their span.
+    # Correlated factors have no separate proportions, and the score refers to their span.
     score = functools.partial(SparseProjection.score, model)
     return "explained_variance", None if isinstance(X, list) else _score(score, X)
 

@@ -28,7 +28,7 @@ NullKind = Literal["signs", "permutation"]  # randomisation of a null dataset
 class Refitter:
     """Refit a model to some of its rows, or to data without shared variance.
 
-    The model is not changed. ``X``, ``y``, ``groups`` and ``covariates`` are those of its fit;
+    The model is not changed. ``X``, ``y``, ``groups`` and ``covariates`` are those of the fit;
     ``X`` may be a list of data matrices with the same rows.
     """
 
@@ -65,7 +65,7 @@ class Refitter:
         self.covariates = _check_covariates(model, covariates)
 
     def _check_values(self) -> None:
-        """Raise the error of the model for data that it cannot use."""
+        """Raise the model's error for invalid data."""
         with warnings.catch_warnings():
             # Column names may have been added to the model after the fit.
             warnings.filterwarnings("ignore", message="X (does not have valid|has) feature names")
@@ -105,7 +105,7 @@ class Refitter:
 
     @property
     def obstacle_to_signs(self) -> str | None:
-        """Reason why entries cannot get random signs, as a clause; None if they can."""
+        """Clause that explains why random signs are impossible, or None."""
         if self.y is not None:
             return "the null datasets of a regression have a permuted response"
         if any(container_of(view).is_sparse for view in self.views):
@@ -120,11 +120,11 @@ class Refitter:
     def randomise(
         self, kind: NullKind, rng: np.random.Generator
     ) -> tuple[list[Any], np.ndarray | None]:
-        """Permute the response of a regression, or else randomise each column.
+        """Permute the response of a regression; otherwise randomise each column.
 
         ``kind`` is "signs" for random signs of the deviations from the column means and
-        "permutation" for permuted columns. If the rows have groups, the means are those of the
-        groups, and values are permuted within groups.
+        "permutation" for permuted columns. With groups, deviations are from group means, and values
+        are permuted within groups.
         """
         codes = None if self.groups is None else self.groups.codes
         if self.y is not None:
@@ -158,7 +158,7 @@ class Refitter:
 def _residuals(adjustment: RowAdjustment, values: np.ndarray) -> np.ndarray:
     """Compute residuals (n, p) of the observed values of columns.
 
-    Columns with missing values use the observed rows.
+    For columns with missing values, the observed rows are used.
     """
     residuals = adjustment.residuals(values)
     for k in np.flatnonzero(np.isnan(values).any(axis=0)):
@@ -169,7 +169,7 @@ def _residuals(adjustment: RowAdjustment, values: np.ndarray) -> np.ndarray:
 
 
 def _check_covariates(model: Any, covariates: Any) -> Any:
-    """Return the covariates, required if the fit received them."""
+    """Check that covariates are given if and only if the fit received them."""
     name, has_covariates = type(model).__name__, hasattr(model, "covariate_names_")
     if covariates is None and has_covariates:
         raise InputError(f"this {name} was fitted with covariates; pass them as `covariates`.")
@@ -179,7 +179,7 @@ def _check_covariates(model: Any, covariates: Any) -> Any:
 
 
 def _check_response(method: Method, model: Any, y: ArrayLike | None, n: int) -> np.ndarray | None:
-    """Return the response as an array and check that it is that of the fit."""
+    """Convert the response to an array, and check that it is that of the fit."""
     if not method.supervised:
         return None
     if y is None:
@@ -213,7 +213,7 @@ def _check_response(method: Method, model: Any, y: ArrayLike | None, n: int) -> 
 
 
 def _permutation(n: int, rng: np.random.Generator, codes: np.ndarray | None) -> np.ndarray:
-    """Return a random permutation of n rows, within groups if there are any."""
+    """Draw a random permutation of n rows, within groups if given."""
     if codes is None:
         return rng.permutation(n)
     order = np.empty(n, dtype=int)
@@ -224,12 +224,11 @@ def _permutation(n: int, rng: np.random.Generator, codes: np.ndarray | None) -> 
 def refit_parameters(
     model: VariableSelector, n_rows: int, *, selection_only: bool = False
 ) -> dict[str, Any]:
-    """Return the parameters that a refit takes from the fit to all rows.
+    """Return the parameters of a refit that follow from the fit to all rows.
 
-    These are the number of components, if the data determined it, and looser tolerances that have
-    almost no effect on the result. Neither depends on which variables were selected. If only the
-    selection is of interest, methods that test variables before counting components use one
-    component.
+    These are the number of components, if it was estimated, and larger tolerances that hardly
+    affect the result. Neither depends on the selected variables. If only the selection is of
+    interest, methods that test variables before counting components use one component.
     """
     fitted, method = model.get_params(deep=False), method_of(model)
     parameters: dict[str, Any] = {

@@ -7,8 +7,8 @@ correlations c_1, ..., c_d, the statistic is
     r_i = c_i / (1 - sum_{k != i} c_k),
 
 which follows Beta(1/2, (dof - d) / 2) for Gaussian columns. For a block of m columns, r_i is the
-squared multiple correlation of the component with the block, given the other components, which
-follows Beta(m/2, (dof - d - m + 1) / 2). Under random signs of the residuals of y given the other
+squared multiple correlation of the component with the block, given the other components. It follows
+Beta(m/2, (dof - d - m + 1) / 2). Under random signs of the residuals of y given the other
 components, with magnitudes proportional to those of y, the mean of r_i is M_ii = sum_a u_ai^2
 y_a^2. Its variance is at most 2 M_ii^2 (1 - 1/n), and about 1/m of this bound for blocks. The
 larger of both p-values is used.
@@ -42,7 +42,7 @@ def component_pvalues(
     tested = beta_tail(partial, Moments(mean, gaussian_variance(mean, dof)))
     if robust:
         found = data.principal_components(members, count, FIT_TOLERANCE)
-        mean = data.flip_means(data.scores(found, count))
+        mean = data.flip_means(found, count)
         flips = beta_tail(partial, Moments(mean, 2.0 * mean**2 / sizes * (1.0 - 1.0 / data.n)))
         tested = np.maximum(tested, flips)
     pvalues[:, :count] = tested

@@ -1,4 +1,4 @@
-"""Pairs of equal rows."""
+"""Detection of equal rows."""
 
 from __future__ import annotations
 

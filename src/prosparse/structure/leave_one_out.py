@@ -168,7 +168,7 @@ def approximate_leave_one_out_r2(
     count: int,
     eigenvalue_bound: float | None = None,
 ) -> np.ndarray:
-    """Compute ``leave_one_out_r2(...).lower`` with roots where the bounds are not tight."""
+    """Compute ``leave_one_out_r2(...).lower``, exactly if bounds are loose."""
     r2 = bound_leave_one_out_r2(eigenvalues, z, squares, count, eigenvalue_bound)
     loose = np.any(r2.upper - r2.lower > _BOUND_TOLERANCE * r2.upper, axis=1)
     exact = leave_one_out_r2(eigenvalues, z[loose], squares[loose], count, eigenvalue_bound)

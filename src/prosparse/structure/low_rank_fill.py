@@ -1,4 +1,4 @@
-"""Missing values filled by a fit of low rank.
+"""Imputation of missing values by a low-rank fit.
 
 Singular values are shrunken by the optimal shrinker of Gavish and Donoho [GD17]. Without signals,
 missing values keep the mean of their column.
@@ -16,7 +16,7 @@ _FILL_TOLERANCE = 1e-3  # change of the filled entries relative to the observed 
 
 
 def fill_by_components(Z: np.ndarray, seen: np.ndarray, dof: int) -> np.ndarray:
-    """Fill missing values by iterated fits of low rank, shrunken by [GD17].
+    """Impute missing values by iterated low-rank fits, shrunken as in [GD17].
 
     Parameters
     ----------
@@ -58,11 +58,10 @@ def fill_by_components(Z: np.ndarray, seen: np.ndarray, dof: int) -> np.ndarray:
 
 
 def _shrinkage(eigenvalues: np.ndarray, dof: int, q: int, rank: int) -> np.ndarray:
-    """Return factors of the first singular values, [GD17] (7).
+    """Compute shrinkage factors of the first singular values, [GD17] (7).
 
-    The factors of singular values of noise are zero.
-
-    The noise variance is that of the singular values below the edge of white noise.
+    Singular values of noise have factor zero. The noise variance is estimated from the singular
+    values below the edge of white noise.
     """
     smaller, larger = min(dof, q), max(dof, q)
     beta = smaller / larger

@@ -13,8 +13,8 @@ may have unequal noise. With M = sum_a y_a^2 u_a u_a', the covariance matrix of 
     E[R2(d)] = tr M(d),    Var[R2(d)] = 2 (|M(d)|_F^2 - sum_a h_a(d)^2 y_a^4),
 
 where M(d) is the leading d x d block. In residuals given groups and covariates, y_a^2 is smaller by
-the factor 1 - h'_a, where h'_a is the leverage of row a in the design (1/g in a group of g rows);
-this is corrected (`RowAdjustment`).
+the factor 1 - h'_a, which is corrected (`RowAdjustment`). Here, h'_a is the leverage of row a in
+the design (1/g in a group of g rows).
 
 The variance of U'y estimated by M includes any variance explained by U, which reduces the power if
 there are few rows. In this case, y_a is replaced by its residual e_a / (1 - h_a) given the scores,

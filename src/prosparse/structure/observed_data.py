@@ -15,13 +15,14 @@ share variance with these by construction. Therefore,
   missing values, the null distributions of `null_distribution` apply with |O_j| rows.
 
 A fill that used column j would carry its entries into the scores. The members are therefore filled
-again without each member, if there are few. With many members or rows, missing values keep the mean
-of their column: each row has enough observed values, or the test enough rows, and the leave-one-out
-components are exact. A category is missing in all columns of its block at once.
+again without each member, if there are few. With many members or rows, missing values are set to
+the column mean, because each row has enough observed values, or the test has enough rows. The
+leave-one-out components are then exact. A categorical variable is missing in all columns of its
+block.
 
-With many columns, A'A and A'y of the scores A of all members on the rows O_j are products of
-matrices (`common_products`), and y'S of a member with scores that exclude it follows from the
-secular equation (`leave_one_out`).
+With many columns, the products A'A and A'y of the scores A of all members on the rows O_j are
+computed jointly (`common_products`). The products of a member with scores that exclude it follow
+from the secular equation (`leave_one_out`).
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class ObservedStatistics(NamedTuple):
 
 
 class ScoreProducts(NamedTuple):
-    """Products of A, the design (c columns) and the D scores, on the observed rows of variables."""
+    """Products of A, the design and scores, on the observed rows of variables."""
 
     A: np.ndarray  # (k, n, c + D), zeros in rows that are not observed; (n, c + D) if common
     Y: np.ndarray  # (k, n, m) columns of unit length
@@ -207,7 +208,7 @@ class ObservedData(StandardisedData):
     def _uses_common_scores(
         self, found: PrincipalComponents, columns: np.ndarray, D: int
     ) -> np.ndarray:
-        """Return whether products of each variable are those of `common_products`."""
+        """Return for which variables `common_products` is used."""
         if self.n * self.p * D <= MAX_OWN_SCORES:
             return np.zeros(columns.size, dtype=bool)
         n_scores = int(found.members.sum()) * self.n * D
@@ -230,10 +231,11 @@ class ObservedData(StandardisedData):
     def common_products(
         self, found: PrincipalComponents, columns: np.ndarray, D: int
     ) -> ScoreProducts:
-        """Compute products with the scores of all members by products of matrices.
+        """Compute products with the scores of all members.
 
-        A'y of a member has the lengths of the products with scores that exclude it. A'A is that of
-        all members: with many, one hardly changes the leverages of the rows.
+        For a member y, the entries of A'y have the magnitudes of products with scores that exclude
+        y. A'A is computed from all members, because with many members, a single one hardly changes
+        the leverages of the rows.
         """
         A = np.column_stack([self.adjustment.basis, self.scores(found, D)])
         missing = ~self.seen[:, columns]
@@ -260,7 +262,7 @@ class ObservedData(StandardisedData):
     ) -> np.ndarray:
         """Compute sum_a v_ja h_a(d)^2 for weights v (k, n) and scores of all members.
 
-        Leverages on the observed rows are those on all rows, scaled to the sum d.
+        The leverages of all rows are scaled so that they sum to d on the observed rows.
         """
         leverages = np.cumsum(A[:, -D:] ** 2, axis=1)
         scale = np.arange(1.0, D + 1.0) / np.maximum(self.seen[:, columns].T @ leverages, 1e-300)
@@ -341,7 +343,7 @@ class ObservedData(StandardisedData):
 
         return self._map_chunks(compute, found, np.arange(self.p), D, 1)[0]
 
-    def flip_means(self, U: np.ndarray) -> np.ndarray:
+    def _flip_means(self, U: np.ndarray) -> np.ndarray:
         observed = np.maximum(self.seen.T @ U**2, 1e-300)  # squared length on the observed rows
         weights = self.adjustment.flip_correction[:, None] * U**2
         sums = self._sum_blocks(weights.T @ self.Z**2).T
@@ -418,7 +420,7 @@ def _add_ridge(gram: np.ndarray) -> np.ndarray:
 
 
 def weighted_gram(weights: np.ndarray, A: np.ndarray) -> np.ndarray:
-    """Compute sum_a w_ja A_a A_a' for each row j of the weights (k, n), (k, m, m)."""
+    """Compute sum_a w_ja A_a A_a' for each row j of weights (k, n), (k, m, m)."""
     i, k = upper_triangle(A.shape[1])
     packed = np.zeros((weights.shape[0], i.size))
     for rows in slices_of(A.shape[0], _ROWS_PER_CHUNK):

@@ -93,7 +93,7 @@ def outlying_rows(row_scale: np.ndarray) -> np.ndarray:
 
 
 def list_rows(rows: np.ndarray) -> str:
-    """Name rows by their positions, the first few of many: "rows 0, 17 and 31"."""
+    """List the first rows by position: "rows 0, 17 and 31"."""
     names = [str(row) for row in rows[:_MAX_LISTED]]
     if rows.size > _MAX_LISTED:
         return f"rows {', '.join(names)} and {plural(rows.size - _MAX_LISTED, 'other')}"

@@ -17,6 +17,10 @@ selected variables:
 3. **Decision.** The Benjamini-Hochberg procedure is applied to the confirmed p-values; variables
    that are not candidates are not selected.
 
+With many rows and columns, candidates are found in a sample of the rows. All variables are then
+tested on all rows against the components of the discoveries in the sample, which a single variable
+hardly influences.
+
 Because the p-values are dependent, control of the FDR is established by simulation (experiments E17
 and E18), not by proof.
 """
@@ -30,6 +34,7 @@ import numpy as np
 from .false_discoveries import benjamini_hochberg
 from .leading_components import StandardisedData
 from .leave_one_out_pvalues import LeaveOneOutTest, LeaveOneOutTester
+from .observed_data import ObservedData
 
 # Rates of the first iterations, chosen on simulations that are not part of the experiments.
 _SCREENING_RATES = (0.5, 0.4, 0.3, 0.2, 0.1)
@@ -39,6 +44,9 @@ _MIN_SCREENED = 10  # minimum number of variables that screening retains
 _MIN_MEMBERS = 5  # minimum number of variables whose components are computed
 _MANY_DISCOVERIES = 100  # number of initial discoveries above which screening is omitted
 _SET_TOLERANCE = 0.05  # proportion of a set that may change at convergence
+# Number of rows in which members are searched if there are at least twice as many. Components of
+# thousands of rows are accurate enough for the test of all rows.
+SEARCHED_ROWS = 2**14
 _MAX_CONFIRMED = 100  # maximum number of candidates that are confirmed individually
 
 
@@ -57,11 +65,15 @@ def select_shared_variables(
     ``robust`` states whether rows may have unequal noise (`leave_one_out_pvalues`).
     """
     tester = LeaveOneOutTester(data, robust)
-    test = find_candidates(tester, fdr)
+    sampled = search_sample(tester, fdr)
+    test = find_candidates(tester, fdr) if sampled is None else sampled
     candidates, none = test.discoveries(fdr), np.zeros(data.p, dtype=bool)
     if not candidates.any():
         return SharedVariables(tester.against_all.pvalues, none)
-    pvalues = confirm_candidates(tester, test, candidates, fdr)
+    if test is sampled and candidates.sum() > _MAX_CONFIRMED:
+        pvalues = test.pvalues
+    else:
+        pvalues = confirm_candidates(tester, test, candidates, fdr)
     selected = candidates & benjamini_hochberg(np.where(candidates, pvalues, 1.0), fdr)
     if selected.sum() == 1:  # a single variable cannot share variance with others
         selected = none
@@ -70,6 +82,23 @@ def select_shared_variables(
     not_selected = benjamini_hochberg(pvalues, fdr) & ~selected
     pvalues[not_selected] = np.maximum(pvalues[not_selected], fdr)
     return SharedVariables(pvalues, selected)
+
+
+def search_sample(tester: LeaveOneOutTester, fdr: float) -> LeaveOneOutTest | None:
+    """Test on all rows against components of the discoveries in a sample.
+
+    The result is None if there are too few rows or discoveries.
+    """
+    data = tester.data
+    is_small = data.n < 2 * SEARCHED_ROWS or data.gram is not None
+    if is_small or isinstance(data, ObservedData):
+        return None
+    sample = data.sample_rows(SEARCHED_ROWS)
+    members = find_candidates(LeaveOneOutTester(sample, tester.robust), fdr).discoveries(fdr)
+    if members.sum() < _MANY_DISCOVERIES:
+        return None
+    data.start_from(sample)
+    return tester.against(members)
 
 
 def find_candidates(tester: LeaveOneOutTester, fdr: float) -> LeaveOneOutTest:

@@ -192,7 +192,7 @@ def find_format(
     column_options, named_rows = split_named_rows(header.names, options)
     header = header._replace(body=named_rows.remove_from(header.body))
     if not header.body:
-        raise TableError(f"{path}: all rows are labels or dropped.")
+        raise TableError(f"{path}: no rows of data remain; all rows are labels or dropped.")
     other_names = {
         column_options.row_names,
         *column_options.annotations.values(),
@@ -299,7 +299,7 @@ def _find_encoding(path: Path, options: ReadOptions) -> str:
         if not found.startswith(canonical.removesuffix("-le").removesuffix("-be")):
             raise TableError(
                 f"{path}: the file begins with the byte-order mark of "
-                f"{found.removesuffix('-sig')}, and its encoding cannot be {encoding}. Remove "
+                f"{found.removesuffix('-sig')}, so its encoding cannot be {encoding}. Remove "
                 "--encoding."
             )
         encoding = found  # otherwise, the byte-order mark would be part of the first name

@@ -1,4 +1,4 @@
-"""Several tables of the same rows, side by side."""
+"""Joining of the columns of several tables with the same rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import Table
 
 
 class JoinedTables(NamedTuple):
-    """Columns of several tables.
+    """Joined columns of several tables.
 
     Attributes
     ----------
@@ -31,13 +31,13 @@ class JoinedTables(NamedTuple):
 def join_tables(tables: Sequence[Table]) -> JoinedTables:
     """Join the columns of tables that describe the same rows.
 
-    Rows are matched by name if all tables have row names, otherwise by position. A row of the first
-    table that another one lacks has missing values there.
+    Rows are matched by name if all tables have row names, otherwise by position. Rows of the first
+    table that are absent from another table have missing values in its columns.
 
     Parameters
     ----------
     tables : sequence of Table
-        Tables from `read_table`. The first determines the rows, their labels and groups.
+        Tables from `read_table`. The first table determines the rows, labels and groups.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def _stem(table: Table) -> str:
 
 
 def _match_rows(first: Table, table: Table) -> tuple[np.ndarray, list[str]]:
-    """Return the row of a table for each row of the first one, -1 if there is none, and notes."""
+    """Match rows to those of the first table, -1 if absent; also return notes."""
     n, n_first = table.X.shape[0], first.X.shape[0]
     if table is first:
         return np.arange(n), []
@@ -91,15 +91,15 @@ def _match_rows(first: Table, table: Table) -> tuple[np.ndarray, list[str]]:
         if count > 1:
             raise TableError(
                 f"{each.path}: the row name {name!r} occurs {count:,} times. Rows of several "
-                "tables are matched by name, which must be unique."
+                "tables are matched by name, so names must be unique."
             )
     position = {str(name).strip(): k for k, name in enumerate(table.ids)}
     rows = np.array([position.get(str(name).strip(), -1) for name in first.ids])
     n_matched = int(np.sum(rows >= 0))
     if not n_matched:
         raise TableError(
-            f"{table.path}: no row name of {first.path.name} occurs, such as {first.ids[0]!r}; "
-            f"the first row here is {table.ids[0]!r}. Give the rows the same names in both tables."
+            f"{table.path}: no row name is shared with {first.path.name}; the first rows are "
+            f"{table.ids[0]!r} and {first.ids[0]!r}. Give the rows the same names in both tables."
         )
     notes = []
     if n_matched < n_first:

@@ -23,6 +23,7 @@ from .base import (
     Table,
     assign_roles,
     check_identifiers,
+    list_names,
     make_unique,
     name_column,
     note_identifier_names,
@@ -107,10 +108,8 @@ def find_header(
     below = rows[position + 1 :]
     if skip_units and len(below) > 2 and _is_units_row(below[0][1], below[1:]):
         line, units = below[0]
-        notes.append(
-            f"line {line} contains units and was skipped: "
-            f"{', '.join(quote(cell) for cell in units if cell.strip())[:60]}"
-        )
+        different = [*dict.fromkeys(cell.strip() for cell in units if cell.strip())]
+        notes.append(f"line {line} contains units and was skipped: {list_names(different, 5)}")
         below = below[1:]
     body = [row for _, row in below]
     if not body:

@@ -163,8 +163,8 @@ def _drop_incomplete(table: Table, found: str) -> Table:
     rows, columns = _find_complete(table)
     if rows.size < 2 or columns.size < 2:
         raise TableError(
-            f"{table.path}: the part without missing values has {plural(rows.size, 'row')} and "
-            f"{plural(columns.size, 'column')}; at least 2 of each are needed. "
+            f"{table.path}: without missing values, {plural(rows.size, 'row')} and "
+            f"{plural(columns.size, 'column')} remain; at least 2 of each are needed. "
             "Use --missing impute."
         )
     dropped = np.setdiff1d(np.arange(p), columns)

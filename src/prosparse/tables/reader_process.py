@@ -92,7 +92,7 @@ def read_workbook(path: str, limit: Callable[[], None], sheet: str | None) -> No
 
 
 def _select_sheet(book: Any, names: list[str], selected: str | None) -> Any:
-    """Return the sheet of this name or number, or the first that is not empty."""
+    """Return the sheet with a name or number, or the first nonempty sheet."""
     if selected is None:
         sheets = (book.get_sheet_by_name(name) for name in names)
         return next((sheet for sheet in sheets if sheet.height), None)
@@ -102,7 +102,7 @@ def _select_sheet(book: Any, names: list[str], selected: str | None) -> Any:
 
 
 def _write_rows(sheet: Any) -> int:
-    """Write the rows; return the number of cells filled from a merged cell."""
+    """Write the rows; return the number of cells filled from merged cells."""
     if sheet.start is None:
         return 0
     merges = Merges(sheet)
@@ -116,7 +116,7 @@ def _write_rows(sheet: Any) -> int:
 
 
 class Merges:
-    """Vertically merged cells, whose first cell contains the text of all rows."""
+    """Vertically merged cells, of which the first contains the text."""
 
     def __init__(self, sheet: Any):
         self.filled = 0
@@ -154,7 +154,7 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-# Cell of an XLSX file with a formula but no value, as some programs write them.
+# Cell of an XLSX file with a formula but without a value, as written by some programs.
 _TAG = rb"<(?:\w+:)?"
 _UNCOMPUTED = re.compile(
     _TAG + rb"c\b(?![^>]*t=.str)[^>]*>\s*"
@@ -220,7 +220,7 @@ def _try_array(array: Any, largest: int) -> None:
 
 
 def try_matrix_market(path: str, limit: Callable[[], None]) -> None:
-    """Read the matrix; SciPy may end the process if the file is damaged."""
+    """Read the matrix; SciPy may crash if the file is damaged."""
     from scipy import io
 
     limit()
@@ -237,7 +237,7 @@ TASKS: dict[str, Callable[..., None]] = {
 
 
 def main(task: str, path: str, memory: str, seconds: str, options: str) -> int:
-    def limit() -> None:  # called after the imports, which the limits exclude
+    def limit() -> None:  # called after the imports, so that these are not limited
         limit_resources(int(memory), float(seconds))
 
     try:

@@ -1,4 +1,4 @@
-"""Response of a regression, and covariates: numbers, or categories."""
+"""Conversion of the response and the covariates to numbers or classes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def parse_response(table: Table, options: ReadOptions) -> Table:
         return table._replace(response=numbers)
     first, second = sorted({value for value in classes if value is not None})
     return table._replace(response=classes).with_notes(
-        f"the response {options.response!r} has two values, {first!r} and {second!r}, and is "
-        "treated as a class"
+        f"the response {options.response!r} has two values, {first!r} and {second!r}, which "
+        "are treated as classes"
     )
 
 
 def parse_covariates(table: Table, options: ReadOptions) -> Table:
-    """Convert each covariate to floats, or to strings if it is a category."""
+    """Convert each covariate to floats, or to strings if it is categorical."""
     if table.covariates is None:
         return table
     parsed: dict[str, Any] = {}
@@ -55,7 +55,7 @@ def parse_covariates(table: Table, options: ReadOptions) -> Table:
 
 
 def parse_classes(cells: Sequence[Any]) -> list[Any] | None:
-    """Return the classes of a column, or None unless it has two distinct values.
+    """Return the classes of a column with two distinct values, or None.
 
     Missing cells are None. If all other cells are numeric, the classes are numbers.
     """
@@ -71,7 +71,7 @@ def parse_classes(cells: Sequence[Any]) -> list[Any] | None:
 
 
 def _parse_cell(cell: Any) -> float | str | None:
-    """Return a number, None if the cell is missing, or text."""
+    """Convert a cell to a number, to text, or to None if it is missing."""
     if is_missing(cell):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Roles of the columns of a table, and guesses of them by names and values.
+"""Roles of the columns of a table, and guesses from names and values.
 
-A column has one role: variable, row names, label (colours the scores), groups of the rows (patients
-with several samples), covariate (age, sex, batch), response, or ignored.
+A column has one role: variable, row names, label (for colouring scores), groups of the rows
+(patients with several samples), covariate (age, sex, batch), response, or ignored.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from .identifiers import is_identifier_name, is_row_number_name
 
-MAX_LEVELS = 30  # maximum number of levels of a category
+MAX_LEVELS = 30  # maximum number of levels of a categorical column
 MIN_ROWS_PER_LEVEL = 2.0  # minimum mean number of rows of a level
 MIN_REPEATS = 1.3  # minimum mean number of rows of a repeated identifier
 MAX_REPEATS = 25.0
-MIN_CODES = 0.95  # proportion of values such as P01 in a column of identifiers
+MIN_CODES = 0.95  # minimum proportion of values such as P01 in a column of identifiers
 
 
 class Role(StrEnum):
@@ -71,22 +71,22 @@ _DATE = re.compile(
 
 
 def names_repeated_units(name: str) -> bool:
-    """Return whether a column is named like the units of repeated measures."""
+    """Return whether a name is that of units with repeated measures."""
     return _REPEATED.fullmatch(name.strip()) is not None
 
 
 def names_batch(name: str) -> bool:
-    """Return whether a column is named like a batch of measurements."""
+    """Return whether a name is that of a batch of measurements."""
     return _BATCH.fullmatch(name.strip()) is not None
 
 
 def names_covariate(name: str) -> bool:
-    """Return whether a column is named like a common covariate: age, sex."""
+    """Return whether a name is that of a common covariate (age, sex)."""
     return _COVARIATE.fullmatch(name.strip()) is not None
 
 
 def numbers_visits(name: str, n_levels: int) -> bool:
-    """Return whether a column of integers numbers the visits of repeated measures."""
+    """Return whether a column of integers contains visit numbers."""
     return _VISIT.fullmatch(name.strip()) is not None and 1 < n_levels <= MAX_LEVELS
 
 
@@ -96,7 +96,7 @@ def guess_text_role(  # noqa: PLR0911 (one rule after the other)
     """Guess the role of a column of text from its name and values.
 
     ``may_name_rows`` states whether distinct values may be the row names, because no other column
-    contains them. Cells are stripped and missing ones are empty.
+    contains them. Cells must be stripped, and missing cells empty.
     """
     present = [cell for cell in cells if cell]
     count = Counter(present)
@@ -138,6 +138,7 @@ def repeats_identifier(name: str, values: Sequence[str]) -> bool:
         return False
     codes = sum(_CODE.fullmatch(value) is not None for value in count)
     has_letters = any(c.isalpha() for value in count for c in value)
-    # Without an informative name: many codes such as P01, all with about the same number of rows.
+    # Without an informative name, most values must be codes such as P01 with similar numbers of
+    # rows.
     is_balanced = max(count.values()) <= 3 * max(1, n // k)
     return has_letters and codes >= MIN_CODES * k and k > 8 and is_balanced

@@ -1,7 +1,7 @@
-"""File of roles: roles of columns and format of a table.
+"""File with the roles of the columns and the format of a table.
 
 The keys are the options of the command without dashes: ``row-names``, ``label``, ``groups``,
-``covariates``, ``ignore``, ``na``, and ``missing``, ``counts`` and ``scale`` of the analysis.
+``covariates``, ``ignore`` and ``na``, and for the analysis ``missing``, ``counts`` and ``scale``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANALYSIS: dict[str, type] = {"missing": str, "counts": bool, "scale": bool}
 
 
 class RolesFile(NamedTuple):
-    """Content of a file of roles."""
+    """Content of a roles file."""
 
     options: ReadOptions
     analysis: dict[str, Any]  # ``missing``, ``counts``, ``scale``
@@ -47,7 +47,7 @@ def write_roles(
 
 
 def format_options(options: ReadOptions, analysis: Mapping[str, Any]) -> str:
-    """Return the options of the command that `read_roles` would read from a file."""
+    """Return the command-line options equivalent to a roles file."""
     defaults = ReadOptions()
     words: list[str] = []
     for name, field in options._asdict().items():
@@ -73,7 +73,7 @@ def is_roles_file(path: str | os.PathLike[str]) -> bool:
 
 
 def read_roles(path: str | os.PathLike[str]) -> RolesFile:
-    """Read a file of roles."""
+    """Read a roles file."""
     path = Path(path)
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -97,7 +97,7 @@ def read_roles(path: str | os.PathLike[str]) -> RolesFile:
 
 
 def merge_options(stored: ReadOptions, given: ReadOptions) -> ReadOptions:
-    """Replace stored options by those that are given."""
+    """Replace stored options by given options."""
     defaults = ReadOptions()._asdict()
     changed = {name: value for name, value in given._asdict().items() if value != defaults[name]}
     return stored._replace(**changed)
@@ -108,7 +108,7 @@ def _key(name: str) -> str:
 
 
 def _to_option(name: str, value: Any) -> Any:
-    """Return the value of the option of the command."""
+    """Convert a field of `ReadOptions` to the value of a command-line option."""
     if name == "header":
         return not value
     if name == "thousands":
@@ -121,7 +121,7 @@ def _to_option(name: str, value: Any) -> Any:
 
 
 def _from_option(path: Path, key: str, name: str, value: Any) -> Any:
-    """Return the value of the field of `ReadOptions`."""
+    """Convert the value of a command-line option to a field of `ReadOptions`."""
     default = getattr(ReadOptions(), name)
     if isinstance(default, bool):
         _check_type(path, key, value, bool)
@@ -160,5 +160,5 @@ def _format(value: Any) -> str:
         return f"[{', '.join(map(_format, value))}]"
     if isinstance(value, int):
         return str(value)
-    # Strings of JSON are strings of TOML, except for the character DEL.
+    # JSON strings are valid TOML strings, except for the character DEL.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

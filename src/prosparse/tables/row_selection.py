@@ -1,4 +1,4 @@
-"""Unused rows, and codes for missing values, of a table."""
+"""Selection of rows, and replacement of codes for missing values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .missing_codes import numeric_codes, split_codes
 
 
 def select_rows(table: Table, rows: np.ndarray) -> Table:
-    """Return the table with these rows."""
+    """Return the table with the selected rows."""
 
     def select(values: list[Any] | None) -> list[Any] | None:
         return None if values is None else [values[k] for k in rows]
@@ -31,7 +31,7 @@ def select_rows(table: Table, rows: np.ndarray) -> Table:
 
 
 def ignore_rows(table: Table, names: Sequence[str]) -> Table:
-    """Return the table without the rows of these names, or numbers from 1."""
+    """Drop rows from the table by name, or by number from 1."""
     if not names:
         return table
     n = table.X.shape[0]
@@ -56,7 +56,7 @@ def ignore_rows(table: Table, names: Sequence[str]) -> Table:
 def replace_codes(table: Table, codes: Sequence[str]) -> Table:
     """Replace codes for missing values.
 
-    NaN replaces numbers, and empty text the cells of other columns.
+    NaN replaces codes in numeric columns, and empty text replaces codes in other columns.
     """
     split = split_codes(codes)
     if not split:

@@ -1,4 +1,4 @@
-"""Rows of units below the column names."""
+"""Detection of rows of units below the column names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ reads rpkm fpkm tpm cpm unit units points index eq meq osm mosm fl pl bpm fm tm 
 """
 _UNITS = frozenset(_WORDS.split())
 _SEPARATORS = re.compile(r"[\s/·*^()\[\]{}\-\u2212\u207b]+|(?<=[a-zA-Z])[\d²³¹⁰]+|\b10\b")
-MIN_UNITS = 0.6  # proportion of the filled cells that are units
+MIN_UNITS = 0.6  # minimum proportion of the filled cells that are units
 
 
 def is_unit(cell: str) -> bool:

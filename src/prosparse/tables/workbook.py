@@ -1,8 +1,8 @@
-"""Spreadsheets (XLSX, XLSM, XLSB, XLS, ODS), read like text files.
+"""Reading of spreadsheets (XLSX, XLSM, XLSB, XLS, ODS).
 
 python-calamine reads these formats in a process with limited memory (see `limited_process`). Cells
-become texts without loss of precision, and `layout` finds titles, names, text columns and empty
-rows as in a CSV file. Dates are text; a percentage is its stored number, 0.12 for 12 %.
+are converted to texts without loss of precision, and `layout` finds titles, names, text columns and
+empty rows as in a CSV file. Dates become text, and a percentage its stored number, 0.12 for 12 %.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_workbook(path: Path, options: ReadOptions) -> Table:
     below = [row for row in rows if row[0] > header.line]
     body = named_rows.remove_from(row for _, row in below[:SAMPLE_ROWS])
     if not body:
-        raise TableError(f"{path}: all rows are labels or dropped.")
+        raise TableError(f"{path}: no rows of data remain; all rows are labels or dropped.")
     layout = find_layout(header._replace(body=body), ".", columns, notes)
     roles = find_roles(path, layout, columns)
 
@@ -55,7 +55,7 @@ def read_workbook(path: Path, options: ReadOptions) -> Table:
 
 
 def read_sheet_rows(path: Path, options: ReadOptions, notes: list[str]) -> list[Row]:
-    """Read all rows of a sheet as text, also the header."""
+    """Read all rows of a sheet as text, including the header."""
     sheet = _read_sheet(path, options)
     notes += sheet.notes
     return [row for row in sheet.rows if row[0] not in options.skip_lines]
@@ -72,11 +72,11 @@ def read_sheet_texts(
 
 
 class Sheet(NamedTuple):
-    """Rows of a sheet that are not empty, without empty columns at either side."""
+    """Nonempty rows of a sheet, without empty columns at either side."""
 
     rows: list[Row]
     notes: list[str]  # observations about the file
-    formula_notes: list[str]  # subset of the notes: formulas without a value
+    formula_notes: list[str]  # notes on formulas without a value, also part of ``notes``
 
 
 def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
@@ -110,8 +110,11 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
         others = ", ".join(quote(other) for other in names if other != name)
         notes.append(f"sheet {quote(name)} was read; use --sheet for another one ({others})")
     if about["merged"]:
-        cells = plural(about["merged"], "merged cell")
-        notes.append(f"{cells} received the text of the first cell")
+        cells, verb = (
+            plural(about["merged"], "merged cell"),
+            "was" if about["merged"] == 1 else "were",
+        )
+        notes.append(f"{cells} {verb} filled with the text of the first cell")
     first = min(start for _, start, _ in spans)
     last = max(start + len(cells) for _, start, cells in spans)
     rows = [
@@ -132,7 +135,7 @@ def _note_formulas(count: int) -> list[str]:
 
 
 def _advise(cell: str) -> str | None:
-    """Return the remedy for a malformed or missing number, and None for text."""
+    """Return the remedy for a malformed or missing number; None for text."""
     if not any(character.isalnum() for character in cell):
         return MISSING_ADVICE
     try:

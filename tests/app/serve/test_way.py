@@ -173,7 +173,7 @@ def test_question_without_a_response(client, setup):
     fields = {"do": "run", "question": "predict"} | fixes(setup)
     response = client.post(f"/setups/{setup.number}", data=fields, headers=ORIGIN)
     assert response.status_code == 422
-    assert "Select the column" in response.text
+    assert "Enter the column to predict" in response.text
 
 
 def test_hostile_cells_are_text(client, workspace):
@@ -314,3 +314,41 @@ def test_plots_are_made_on_request(client, analysis):
     plot = client.get(f"/analyses/{analysis.number}/files/plot-scores.svg")
     assert plot.headers["content-type"].startswith("image/svg+xml")
     assert plot.headers["content-disposition"].startswith("attachment")
+
+
+def test_corrections_and_notes_are_shown_as_they_are(client, workspace, setup):
+    page = client.get(f"/setups/{setup.number}").text
+    assert 'class="finding fixed"' in page
+    assert "Ticked corrections are already applied" in page
+    rows = [",".join(["sample", *[f"v{k}" for k in range(6)]]), ",".join(["", *["µmol/L"] * 6])]
+    rng = np.random.default_rng(0)
+    rows += [f"s{i}," + ",".join(f"{v:.3f}" for v in rng.normal(size=6)) for i in range(30)]
+    units = upload(client, workspace, "units.csv", "\n".join(rows))
+    page = html.unescape(client.get(f"/setups/{units.number}").text)
+    assert "Line 2 contains units and was skipped: 'µmol/L'." in page  # letters keep their case
+
+
+def test_outlying_rows_can_be_left_out(client, workspace):
+    X = DATA.X.copy()
+    X[7] = X.mean(axis=0) + 12.0 * (X[7] - X.mean(axis=0))
+    frame = pd.DataFrame(
+        X, columns=[f"v{k}" for k in range(30)], index=[f"S{k}" for k in range(60)]
+    )
+    setup = upload(client, workspace, "outlier.csv", frame.to_csv(index_label="sample"))
+    assert "enter S7 below the table" in client.get(f"/setups/{setup.number}").text
+    fields = {"do": "update", "question": "together", "format:ignore_rows": "S7"} | fixes(setup)
+    client.post(f"/setups/{setup.number}", data=fields, headers=ORIGIN)
+    changed = list(workspace.setups.values())[-1]
+    assert "59 rows" in client.get(f"/setups/{changed.number}").text
+
+
+def test_applied_models_are_described_and_not_compared(client, workspace, analysis):
+    new = messy_table().iloc[:20].replace(-999, 0.1).to_csv(index=False)
+    response = client.post(
+        f"/analyses/{analysis.number}/apply", files={"file": ("n.csv", new)}, headers=ORIGIN
+    )
+    assert "The model was applied to 20 rows" in response.text
+    assert "With another analysis" not in response.text
+    applied = list(workspace.analyses.values())[-1]
+    address = f"/compare?analysis={analysis.number}&analysis={applied.number}"
+    assert client.get(address).status_code == 400

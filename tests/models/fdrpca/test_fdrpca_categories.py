@@ -165,7 +165,7 @@ def test_new_rows(fitted):
     np.testing.assert_allclose(fitted.transform(X.iloc[:5]), fitted.transform(X)[:5])
     missing = X.iloc[:3].assign(**{"a category 0": None})
     assert np.all(fitted.transform_std(missing) > 0.0)
-    with pytest.raises(InputError, match="1 level that `fit` did not contain, first 'new'"):
+    with pytest.raises(InputError, match="1 level that `fit` did not contain, such as 'new'"):
         fitted.transform(X.assign(**{"a category 0": "new"}))
     with pytest.raises(InputError, match="'a category 0' of X has numbers, but `fit` had labels"):
         fitted.transform(X.assign(**{"a category 0": 1.0}))

@@ -130,7 +130,7 @@ def test_columns_with_few_observed_values_are_not_tested():
 def test_rows_that_are_mostly_missing_are_named():
     X = draw()[0]
     X[17, 1:] = np.nan
-    with pytest.warns(MissingValuesWarning, match=r"more than 90% of the values of row 17"):
+    with pytest.warns(MissingValuesWarning, match="row 17 of X has more than 90% missing"):
         FDRPCA(2).fit(X)
 
 

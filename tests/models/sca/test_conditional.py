@@ -8,10 +8,9 @@ from scipy.stats import multivariate_normal
 
 from prosparse.models.sca.conditional import (
     Factors,
-    conditional_mean,
-    conditional_variance,
     has_missing,
     posterior_means,
+    predictive_moments,
     row_log_densities,
 )
 
@@ -61,8 +60,7 @@ def test_inference_matches_the_dense_gaussian_of_each_row(container, model):
     covariance = L @ L.T + np.diag(1 / tau)
     Z, density = posterior_means(X, model), row_log_densities(X, model)
     columns = np.array([4, 0, 3])
-    ahead = conditional_mean(X, model, columns)
-    variance = conditional_variance(X, model, columns)
+    ahead, variance = predictive_moments(X, model, columns)
     tol = 1e-4 if container == "single precision" else 1e-9
     dense = np.asarray(X.todense() if sparse.issparse(X) else X, dtype=float)
     for k, row in enumerate(dense):

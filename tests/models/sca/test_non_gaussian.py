@@ -22,16 +22,15 @@ from prosparse.models.sca.likelihood import (
     mean_and_variance,
     poisson_bound,
 )
-from prosparse.models.sca.model import inclusion_prior, noise_prior, view_layout
+from prosparse.models.sca.model import inclusion_prior, noise_prior, step, view_layout
 from prosparse.models.sca.non_gaussian import (
     Rows,
     initial_offsets,
     non_gaussian_init,
-    non_gaussian_step,
-    pack_second_moments,
     predictor_moments,
     quadratic_bounds,
 )
+from prosparse.models.sca.packed import pack_outer
 
 NAMES = ["gaussian", "bernoulli", "poisson"]
 WIDTHS = (5, 6, 7)
@@ -168,16 +167,16 @@ def slow_objective(X, rows, lay, prior, before, after):
     The bounds follow from the posteriors ``before`` the step, the divergences from those ``after``.
     """
     n, p = X.shape
-    Q = after.Z.shape[1]
     old, new = before.ahead, after.fitted
+    Q = new.scores.Z.shape[1]
     mean, variance = predictor_moments(
-        old.L, old.mu, pack_second_moments(old.L, old.C), before.Z, before.S
+        old.L, old.mu, pack_outer(old.L, old.C), old.scores.Z, old.scores.S
     )
     q = quadratic_bounds(rows, X, mean, variance, old.tau[lay.noise])
     C = np.zeros((p, Q, Q)) if new.C is None else new.C
     total = 0.0
     for row in range(n):
-        z, S = after.Z[row], after.S[row]
+        z, S = new.scores.Z[row], new.scores.S[row]
         total -= 0.5 * (np.trace(S) + z @ z - Q - np.linalg.slogdet(S)[1])
         for i in np.flatnonzero(~np.isnan(X[row])):
             eta = new.L[i] @ z + new.mu[i]
@@ -217,7 +216,7 @@ def test_objective_matches_slow_formula_and_is_non_decreasing(
 ):
     X, rows, lay, hyperbolic, state = problem(prior, noise, incomplete, monkeypatch)
     for number in range(40):
-        result = non_gaussian_step(rows, lay, hyperbolic, state)
+        result = step(rows, lay, hyperbolic, state)
         if number < 2:
             slow = slow_objective(X, rows, lay, hyperbolic, state, result)
             assert result.bound == pytest.approx(slow, rel=1e-9)
@@ -345,10 +344,10 @@ def test_objective_path_of_a_failed_fit_has_accepted_states_only(prior, monkeypa
 
     def decreases_after_five(*given):
         calls.append(given)
-        found = non_gaussian_step(*given)
+        found = step(*given)
         return found if len(calls) <= 5 else found._replace(bound=-1e9 * len(calls))
 
-    monkeypatch.setattr("prosparse.models.sca.solve.non_gaussian_step", decreases_after_five)
+    monkeypatch.setattr("prosparse.models.sca.solve.step", decreases_after_five)
     rng = np.random.default_rng(3)
     X = rng.poisson(np.exp(1.0 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 6))))
     with pytest.warns(ConvergenceWarning, match="the objective decreased"):

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from prosparse import SCA
 from prosparse.data import DenseOperator
-from prosparse.models.sca.model import N_PSEUDO_LEARNED, State, init, variational_step, view_layout
+from prosparse.models.sca.model import N_PSEUDO_LEARNED, State, init, step, view_layout
 from prosparse.models.sca.noise import (
     MAX_STRENGTH,
     NoisePrior,
@@ -19,6 +19,7 @@ from prosparse.models.sca.noise import (
 from prosparse.models.sca.point_normal import (
     PointNormal,
     local_false_sign_rate,
+    observed_posterior,
     update_unknowns,
 )
 from prosparse.models.sca.scores import SparseScores
@@ -52,6 +53,22 @@ def test_one_unknown_by_numerical_integration():
     lfsr = local_false_sign_rate(found.mean, found.variance, found.inclusion)[0, 0]
     negative = quad(lambda u: np.exp(h * u - e * u * u / 2) * norm.pdf(u, scale=v**0.5), -20, 0)[0]
     assert lfsr == pytest.approx(1 - w + pi * negative / total)
+
+
+def test_observed_posterior_has_the_information_of_the_means():
+    """The posterior with a part of the precision equals one updated with that part."""
+    h, e = np.array([[2.3], [0.4], [0.0]]), np.array([1.7, 2.0, 0.9])
+    one, prior = np.ones((3, 1)), (0.3 * np.ones((1, 1)), 0.8 * np.ones((1, 1)))
+    now = PointNormal(0 * one, 0 * one, 0 * one, *prior, 0.0, unit=np.array([1.0, 2.0, 0.5]))
+
+    def posterior(part):
+        A, place = part * e[:, None, None], np.zeros(3, int)
+        return update_unknowns(now, np.ones(3), A, part * h, place, np.ones((1, 3)), learn=False)
+
+    found = observed_posterior(posterior(1.0), np.zeros(3, int), np.array([0.6]))
+    expected = posterior(0.6)
+    for name in ("mean", "variance", "inclusion"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-12)
 
 
 def test_noise_unknowns_are_zero_and_signal_is_not(rng):
@@ -95,7 +112,7 @@ def sparse_problem(missing):
     lay = view_layout([np.arange(25), np.arange(25, 40)], 2, [0, 0], "learned", scale)
     groups = [np.arange(25), np.arange(25, 40)]
     first = init(data, lay, *initial_loadings(op, 60, groups, 2, [0, 0]), "point-normal").ahead
-    noise = first.noise._replace(learned=True)
+    noise = first.noise._replace(system=None)
     Z = np.linalg.lstsq(first.L, filled.T, rcond=None)[0].T
     first = first._replace(scores=data.initial(Z), noise=noise)
     return X, seen, lay, data, State(first, first, -np.inf)
@@ -121,7 +138,7 @@ def test_bound_matches_its_definition(missing):
     """E log p(X | z, L, tau) - KL(z) - KL(L) - KL(tau), entry by entry."""
     X, seen, lay, data, state = sparse_problem(missing)
     for _ in range(3):
-        state = variational_step(data, lay, state)
+        state = step(data, lay, None, state)
     now = state.fitted
     Z, VZ, L, VL = now.scores.mean, now.scores.variance, now.sparse.mean, now.sparse.variance
     total = -slow_divergence(now.sparse, lay.view) - slow_divergence(now.scores, data.view)
@@ -151,7 +168,7 @@ def test_bound_matches_its_definition(missing):
 def test_bound_is_non_decreasing(missing):
     _, _, lay, data, state = sparse_problem(missing)
     for _ in range(40):
-        before, state = state.bound, variational_step(data, lay, state)
+        before, state = state.bound, step(data, lay, None, state)
         assert state.bound >= before - 1e-9 * abs(state.bound)
 
 
@@ -175,7 +192,7 @@ def test_spread_of_noise_variances_is_learned(rng):
     for truth in (2.0 * units[1], np.exp(rng.uniform(-2, 2, p))):
         residual = truth * rng.chisquare(n, p)
         noise = residual / n
-        prior = initial_noise_prior(noise, member, units)._replace(learned=True)
+        prior = initial_noise_prior(noise, member, units)._replace(system=None)
         for _ in range(30):
             found = update_noise(residual, np.full(p, float(n)), member, units, prior)
             prior = found.prior

@@ -491,7 +491,7 @@ def test_invalid_data(rng):
         SCA(1, views=[[0]]).fit([X, X])
     with pytest.raises(ParameterError, match="not a column of X"):
         SCA(1, views=[["a", "z"], ["b"]]).fit(pd.DataFrame(X[:, :2], columns=["a", "b"]))
-    with pytest.raises(InputError, match="View 1 has only constant columns"):
+    with pytest.raises(InputError, match="View 1 has no varying column"):
         SCA(1).fit([X, np.ones((10, 2))])
     with pytest.raises(InputError, match="1 column without observed values, first at position 2"):
         SCA(1).fit(np.where(np.arange(4) == 2, np.nan, X))

@@ -1,5 +1,7 @@
 """Groups of samples: steps against dense computations, estimation and new rows."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,14 +16,8 @@ from prosparse.data.row_groups import row_groups
 from prosparse.errors import InputError, ParameterError
 from prosparse.inference.loop import StopReason, iterate
 from prosparse.models.sca.group_data import group_data
-from prosparse.models.sca.grouped import (
-    grouped_accelerator,
-    grouped_init,
-    grouped_step,
-    optimal_factor_variances,
-    sub_layout,
-)
-from prosparse.models.sca.model import init, view_layout
+from prosparse.models.sca.grouped import GroupedSamples, optimal_factor_variances, sub_layout
+from prosparse.models.sca.model import accelerator, init, step, view_layout
 from prosparse.models.sca.samples import CompleteSamples
 from prosparse.models.sca.start import initial_loadings
 
@@ -78,7 +74,8 @@ def problem(case, noise):
     )
     Z = (X - table.mean[rows.codes]) / table.size
     seen = ~np.isnan(Z) & table.varying_in_group[rows.codes]
-    return Z, seen, rows.codes, lay, table.members, grouped_init(table.members, lay, first)
+    samples = GroupedSamples(table.members, table.kept.size)
+    return Z, seen, rows.codes, lay, samples, samples.initial(lay, first)
 
 
 def slow_grouped_bound(X, seen, codes, lay, v, before, after):
@@ -108,7 +105,7 @@ def slow_grouped_bound(X, seen, codes, lay, v, before, after):
         z, S = moments[row]
         z, S = z / scale, S / np.outer(scale, scale)
         on = np.flatnonzero(v[g] > 0)
-        prior, S_on = after.v[g, on], S[np.ix_(on, on)]
+        prior, S_on = after.scores.v[g, on], S[np.ix_(on, on)]
         ratio = np.sum((np.diagonal(S_on) + z[on] ** 2) / prior)
         total -= 0.5 * (ratio - on.size + np.log(prior).sum() - np.linalg.slogdet(S_on)[1])
         for i in np.flatnonzero(seen[row]):
@@ -137,11 +134,11 @@ def slow_grouped_bound(X, seen, codes, lay, v, before, after):
 @pytest.mark.parametrize("noise", ["view", "feature"])
 @pytest.mark.parametrize("case", CASES)
 def test_bound_matches_slow_formula(case, noise):
-    X, seen, codes, lay, members, state = problem(case, noise)
-    step = grouped_step(members, lay)
+    X, seen, codes, lay, samples, state = problem(case, noise)
+    members = samples.members
     for _ in range(2):
-        result = step(state)
-        v = state.ahead.v.copy()
+        result = step(samples, lay, None, state)
+        v = state.ahead.scores.v.copy()
         for g, member in enumerate(members):
             if isinstance(
                 member.samples, CompleteSamples
@@ -156,7 +153,7 @@ def test_bound_matches_slow_formula(case, noise):
                 v[g] = optimal_factor_variances(v[g], P, Y.T @ Y / len(Y))
         expected = slow_grouped_bound(X, seen, codes, lay, v, state.ahead, result.fitted)
         assert result.bound == pytest.approx(expected, rel=1e-9, abs=1e-5)
-        pooled = np.array([m.samples.n for m in members]) @ result.fitted.v / len(X)
+        pooled = np.array([m.samples.n for m in members]) @ result.fitted.scores.v / len(X)
         np.testing.assert_allclose(pooled[pooled > 0], 1.0)
         state = result
 
@@ -164,14 +161,18 @@ def test_bound_matches_slow_formula(case, noise):
 @pytest.mark.parametrize("noise", ["view", "feature"])
 @pytest.mark.parametrize("case", CASES)
 def test_bound_is_non_decreasing(case, noise):
-    *_, lay, members, state = problem(case, noise)
-    step, bounds = grouped_step(members, lay), []
+    *_, lay, samples, state = problem(case, noise)
+    bounds = []
     for _ in range(40):
-        state = step(state)
+        state = step(samples, lay, None, state)
         bounds.append(state.bound)
     assert np.diff(bounds).min() > -1e-9 * abs(bounds[-1])
     accelerated = iterate(
-        step, state, max_iter=40, tol=0.0, accelerator=grouped_accelerator(members, lay)
+        partial(step, samples, lay, None),
+        state,
+        max_iter=40,
+        tol=0.0,
+        accelerator=accelerator(samples.max_precisions(lay)),
     )
     assert np.diff([bounds[-1], *accelerated.bounds]).min() > -1e-9 * abs(bounds[-1])
     assert accelerated.reason in (StopReason.CONVERGED, StopReason.MAX_ITER)
@@ -491,7 +492,7 @@ def test_invalid_groups(data):
         ParameterError, match="`groups` requires Gaussian views, got `likelihood` 'poisson'"
     ):
         SCA(2, likelihood="poisson").fit(np.round(np.abs(X)), groups=groups)
-    with pytest.raises(ParameterError, match="got 1 group with a single row, first 'one'"):
+    with pytest.raises(ParameterError, match="got 1 group with a single row, such as 'one'"):
         SCA(2).fit(X, groups=["one", *groups[1:]])
     with pytest.raises(
         ParameterError, match="`groups` must have one label for each of the 160 rows"

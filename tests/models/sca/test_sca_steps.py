@@ -17,11 +17,10 @@ from prosparse.models.sca.loadings import row_covariances, update_ard_rows, upda
 from prosparse.models.sca.missing_e_step import IncompleteSamples
 from prosparse.models.sca.model import (
     accelerator,
-    hyperbolic_step,
     init,
     log_likelihood,
     max_precisions,
-    variational_step,
+    step,
     view_layout,
 )
 from prosparse.models.sca.samples import CompleteSamples
@@ -70,9 +69,7 @@ def table(n, widths, k, private, missing, seed=0):
 
 
 def step_of(samples, lay, prior):
-    if prior is None:
-        return partial(variational_step, samples, lay)
-    return partial(hyperbolic_step, samples, lay, prior)
+    return partial(step, samples, lay, prior)
 
 
 def problem(case, prior, seed=0, noise="view"):

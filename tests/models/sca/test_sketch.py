@@ -9,7 +9,7 @@ from prosparse.inference.loop import StopReason
 from prosparse.models.sca import sketch as module
 from prosparse.models.sca.samples import CompleteSamples
 from prosparse.models.sca.sketch import sketch_rows
-from prosparse.models.sca.solve import SCAOptions, solve
+from prosparse.models.sca.solve import SCAOptions, gaussian_data, solve
 
 pytestmark = pytest.mark.quick
 
@@ -57,7 +57,7 @@ def test_sketch_approximates_the_gram_matrix(cells, small_limits):
     ones = np.ones(L.shape[0])
     found = CompleteSamples(small.table, N, small.residual).moments(L, None, ones, 0.0 * ones)
     expected = CompleteSamples(DenseOperator(table), N).moments(L, None, ones, 0.0 * ones)
-    for one, other in zip(found[:-1], expected[:-1], strict=True):
+    for one, other in zip(found[:6], expected[:6], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-8)
 
 
@@ -82,9 +82,9 @@ def test_small_data_are_not_sketched(cells):
 def test_fit_from_a_sketch_reaches_the_same_objective(private, cells, small_limits, monkeypatch):
     op = standardise(sparse.csr_array(cells))[0]
     options = SCAOptions(3, private, "ard", 0.0, 0.0, 240, 1000, 1e-8, "feature")
-    fast = solve(op, None, GROUPS, options)
+    fast = solve(gaussian_data(op, None, GROUPS, options), GROUPS, options)
     monkeypatch.setattr("prosparse.models.sca.solve.sketch_rows", lambda *given: None)
-    slow = solve(op, None, GROUPS, options)
+    slow = solve(gaussian_data(op, None, GROUPS, options), GROUPS, options)
     assert fast.objective_path[-1] > slow.objective_path[-1] - 1e-4 * abs(slow.objective_path[-1])
     assert np.all(np.diff(fast.objective_path) >= -1e-8 * abs(fast.objective_path[-1]))
     assert fast.reason is StopReason.CONVERGED
@@ -93,7 +93,7 @@ def test_fit_from_a_sketch_reaches_the_same_objective(private, cells, small_limi
 def test_hyperbolic_fit_from_a_sketch_reaches_the_same_objective(cells, small_limits, monkeypatch):
     op = standardise(cells)[0]
     options = SCAOptions(3, [0, 0], "hyperbolic", 0.0, 0.0, 240, 1000, 1e-8, "feature", "sparse")
-    fast = solve(op, None, GROUPS, options)
+    fast = solve(gaussian_data(op, None, GROUPS, options), GROUPS, options)
     monkeypatch.setattr("prosparse.models.sca.solve.sketch_rows", lambda *given: None)
-    slow = solve(op, None, GROUPS, options)
+    slow = solve(gaussian_data(op, None, GROUPS, options), GROUPS, options)
     assert fast.objective_path[-1] > slow.objective_path[-1] - 1e-4 * abs(slow.objective_path[-1])

@@ -16,7 +16,7 @@ from prosparse.models.sca.model import (
     FactorParameters,
     State,
     init,
-    variational_step,
+    step,
     view_layout,
 )
 from prosparse.models.sca.n_factors import (
@@ -26,7 +26,7 @@ from prosparse.models.sca.n_factors import (
     select_n_factors,
 )
 from prosparse.models.sca.samples import CompleteSamples, reduce_rows
-from prosparse.models.sca.solve import solve
+from prosparse.models.sca.solve import gaussian_data, solve
 from prosparse.models.sca.start import initial_loadings
 from prosparse.selection.dimension import variational_count
 
@@ -51,7 +51,7 @@ def test_estimator_is_the_solution_in_the_units_of_the_data(prior, noise, incomp
     size = columns.unit * columns.scale
     groups = [np.arange(4), np.arange(4, 9)]
     options = SCAOptions(1, [1, 0], prior, 0.0, columns.per_variance(1e-4), 9, 1000, 1e-9, noise)
-    solution = solve(op, seen, groups, options)
+    solution = solve(gaussian_data(op, seen, groups, options), groups, options)
     views = [slice(0, 4), slice(4, 9)]
     model = SCA(1, prior=prior, rate=1e-4, n_private=[1, 0], noise=noise, views=views, tol=1e-9)
     model.fit(table)
@@ -69,7 +69,7 @@ def test_estimator_is_the_solution_in_the_units_of_the_data(prior, noise, incomp
     np.testing.assert_allclose(
         model.objective_path_, solution.objective_path - numbers @ np.log(size), rtol=1e-12
     )
-    again = solve(op, seen, groups, options)
+    again = solve(gaussian_data(op, seen, groups, options), groups, options)
     for one, other in zip(solution, again, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -77,7 +77,11 @@ def test_estimator_is_the_solution_in_the_units_of_the_data(prior, noise, incomp
 def test_factors_are_ordered_and_not_empty(table):
     op, _ = standardise(table)
     options = SCAOptions(6, [2, 2], "ard", 0.0, 0.0, 9, 1000, 1e-9, "feature")
-    solution = solve(op, None, [np.arange(4), np.arange(4, 9)], options)
+    solution = solve(
+        gaussian_data(op, None, [np.arange(4), np.arange(4, 9)], options),
+        [np.arange(4), np.arange(4, 9)],
+        options,
+    )
     strength = np.sum(solution.L**2, axis=0)
     assert np.all(strength > 0)
     assert solution.n_pruned == 10 - strength.size
@@ -101,14 +105,14 @@ def test_factors_lost_on_imputed_data_are_restored(table, rng):
     first = init(samples, lay, *loadings, "ard")
     found = fit_imputed(start, lay, first, 200, 1e-9).ahead
     alone = CompleteSamples(start, 50)
-    end = iterate(partial(variational_step, alone, lay), first, max_iter=200, tol=1e-7).state.fitted
+    end = iterate(partial(step, alone, lay, None), first, max_iter=200, tol=1e-7).state.fitted
     gone = ~np.any(end.L, axis=0)
     assert gone.any()
     assert not gone.all()
     np.testing.assert_array_equal(found.L[:, gone], first.fitted.L[:, gone])
     np.testing.assert_array_equal(found.t[:, gone], first.fitted.t[:, gone])
     assert np.any(found.L == 0)
-    assert np.isfinite(variational_step(samples, lay, State(found, found, -np.inf)).bound)
+    assert np.isfinite(step(samples, lay, None, State(found, found, -np.inf)).bound)
 
 
 def test_many_columns_without_gram_matrix(table, monkeypatch):
@@ -118,10 +122,10 @@ def test_many_columns_without_gram_matrix(table, monkeypatch):
     assert few.shape == (9, 9)
     np.testing.assert_allclose(few.whole.T @ few.whole, op.whole.T @ op.whole, atol=1e-10)
     options = SCAOptions(2, [0], "ard", 0.0, 0.0, 9, 1000, 1e-9, "feature")
-    expected = solve(op, None, [np.arange(9)], options)
+    expected = solve(gaussian_data(op, None, [np.arange(9)], options), [np.arange(9)], options)
     monkeypatch.setattr("prosparse.models.sca.samples.EXACT_SIDE", 8)
     assert reduce_rows(op) is op
-    found = solve(op, None, [np.arange(9)], options)
+    found = solve(gaussian_data(op, None, [np.arange(9)], options), [np.arange(9)], options)
     assert found.objective_path[-1] == pytest.approx(expected.objective_path[-1], rel=1e-9)
 
 
@@ -142,7 +146,7 @@ def test_loadings_in_the_array_library_of_the_data(noise, sizes, rng):
         samples = CompleteSamples(op, 50, on_device=True)
         lay = plain.to_device_of(samples.squares)
         first = init(samples, lay, *initial_loadings(op, 50, groups, 2, [1, 0]), "ard")
-        run = iterate(partial(variational_step, samples, lay), first, max_iter=8, tol=0.0)
+        run = iterate(partial(step, samples, lay, None), first, max_iter=8, tol=0.0)
         states.append(run)
     ours, theirs = states
     assert all(isinstance(part, torch.Tensor) for part in theirs.state.fitted[:5])

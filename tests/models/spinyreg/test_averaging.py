@@ -9,6 +9,7 @@ import pytest
 from regressions import correlated_design, model_of, problem
 from scipy import sparse
 from scipy.special import softmax
+from sklearn.linear_model import RidgeCV
 
 from prosparse import NoStructureWarning, ParameterError, SpinyRegressor, load, save
 from prosparse.datasets import make_sparse_regression
@@ -51,18 +52,18 @@ def label_prior(labels):
     return float(share @ (theta ** sum(labels) * (1 - theta) ** (len(labels) - sum(labels))))
 
 
-def priors_of(q, rho):
+def priors_of(q, rho, common=False):
     """Yield marks, prior covariance of q coefficients relative to sigma2 / lambda, and prior."""
     for marks in itertools.product((0, 1), repeat=q):
         if rho:
             s = 2.0 * np.array(marks) - 1.0
             first = tuple(int(mark == marks[0]) for mark in marks)
-            yield first, np.eye(q) + rho * np.outer(s, s), 0.5**q
+            yield first, np.eye(q) + rho * np.outer(s, s), label_prior(marks) if common else 0.5**q
         else:
             yield marks, np.diag(np.where(marks, 64.0, 1.0)), label_prior(marks)
 
 
-def slow_terms(X, y, prior):
+def slow_terms(X, y, prior, common=False):
     """Enumerate all sets, marks and grid points; centred y has n - 1 degrees of freedom."""
     n, p = X.shape
     free, log_prior = n - 1, log_size_prior(p)
@@ -70,7 +71,7 @@ def slow_terms(X, y, prior):
     for q in range(p + 1):
         cases, states = [], []
         for a, (log_ratio, rho, log_kind) in enumerate(zip(*prior.grid, strict=True)):
-            for marks, covariance, share in priors_of(q, rho):
+            for marks, covariance, share in priors_of(q, rho, common):
                 cases.append((covariance.reshape(q, q) / np.exp(log_ratio), log_kind, share))
                 states.append((marks, a))
         B = np.array([case[0] for case in cases])
@@ -131,11 +132,31 @@ def test_enumeration_equals_dense_sums(summed):
     assert found.excluded_variance == 0.0
 
 
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+def test_common_sign():
+    """Effects of one sign are more probable; flipped columns change the result."""
+    X, y, data, _ = problem(25, 4, seed=3, q=2, noise=3.0)
+    data = data._replace(common_sign=True)
+    _, space = searched(data, 25, 4)
+    inclusion, mean, _, _ = slow_average(slow_terms(X, y, space.prior, common=True))
+    found = sum_all(space)
+    np.testing.assert_allclose(found.inclusion, inclusion, rtol=1e-9)
+    np.testing.assert_allclose(found.mean[0], mean, rtol=1e-8, atol=1e-12)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 30))
+    y = 0.4 * X[:, :5].sum(axis=1) + rng.standard_normal(60)
+    probabilities = [
+        SpinyRegressor(common_sign=same).fit(X * signs, y).inclusion_probability_[:5].sum()
+        for same, signs in ((False, 1.0), (True, 1.0), (True, rng.choice([-1.0, 1.0], 30)))
+    ]
+    assert probabilities[1] > max(probabilities[0], probabilities[2])
+
+
 def test_jump_process_agrees_with_enumeration(summed, monkeypatch):
     _, fit, space, (inclusion, mean, covariance, noise) = summed
     monkeypatch.setattr(av, "STABILITY_TOL", 0.0)
     monkeypatch.setattr(av, "MAX_STATES", 16_000)
-    found = av.sample(space, fit.v, np.random.default_rng(0), [])
+    found, _ = av.sample(space, fit.v, np.random.default_rng(0), [])
     np.testing.assert_allclose(found.inclusion, inclusion, atol=0.02)
     size = np.sqrt(np.diagonal(covariance))
     np.testing.assert_allclose(found.mean[0], mean, atol=0.05 * size.max())
@@ -150,7 +171,7 @@ def test_jump_process_agrees_with_enumeration(summed, monkeypatch):
 def test_inclusion_over_the_second_half_of_a_run():
     """The third state is visited in the second half only."""
     states = [
-        LinearVisit(np.zeros(1, dtype=int), np.ones(1), np.array([q]), np.zeros(0))
+        LinearVisit(np.zeros(1, dtype=int), 0.0, np.ones(1), np.array([q]), np.zeros(0))
         for q in (0.1, 0.5, 0.9)
     ]
     visits = av.Visits({}, [], states, [2.0, 3.0, 5.0])
@@ -163,7 +184,7 @@ def test_jump_targets_do_not_change_the_average(summed, monkeypatch):
     monkeypatch.setattr(av, "STABILITY_TOL", 0.0)
     monkeypatch.setattr(av, "MAX_STATES", 4000)
     intermediate_sets = [np.array(v) for v in ([0, 3], [3, 1, 2], [4], [0, 1, 2, 3, 4])]
-    found = av.sample(space, fit.v, np.random.default_rng(1), intermediate_sets)
+    found, _ = av.sample(space, fit.v, np.random.default_rng(1), intermediate_sets)
     np.testing.assert_allclose(found.inclusion, inclusion, atol=0.03)
     size = np.sqrt(np.diagonal(covariance)).max()
     np.testing.assert_allclose(found.mean[0], mean, atol=0.1 * size)
@@ -184,9 +205,9 @@ def test_jump_targets_connect_distant_sets():
     exact = sum_all(space).inclusion
     assert exact[:2].min() > 0.6
     nothing, draws = np.zeros(0, dtype=int), np.random.default_rng(1)
-    stuck = av.sample(space, nothing, draws, []).inclusion
+    stuck = av.sample(space, nothing, draws, [])[0].inclusion
     assert stuck[:2].max() < 0.5  # The problem is informative.
-    found = av.sample(space, nothing, draws, [np.array([0, 1])]).inclusion
+    found = av.sample(space, nothing, draws, [np.array([0, 1])])[0].inclusion
     np.testing.assert_allclose(found, exact, atol=0.05)
 
 
@@ -199,19 +220,19 @@ def test_rates_follow_from_densities(terms):
             log_posteriors.get(term.state, -np.inf), term.log_posterior
         )
     p, grid = data.n_variables, prior.grid
-    two = grid.n_two_scales
-    states = [((0, 3), (1, 0), 3), ((1,), (0,), 0), ((), (), 5), ((), (), two + 3)]
-    states += [((0, 2, 3), (0, 0, 0), 4), ((2,), (1,), two + 3)]
-    states += [((0, 1, 2, 3, 4), marks, a) for marks, a in (((1, 1, 1, 0, 1), two), ((1,) * 5, 1))]
+    independent = grid.n_independent
+    states = [((0, 3), (1, 0), 3), ((1,), (0,), 0), ((), (), 5), ((), (), independent + 3)]
+    states += [((0, 2, 3), (0, 0, 0), 4), ((2,), (1,), independent + 3)]
+    states += [((0, 1, 2, 3, 4), (1, 1, 1, 0, 1), independent), ((0, 1, 2, 3, 4), (1,) * 5, 1)]
     states += [((0, 1, 4), (1, 0, 0), a) for a in range(0, grid.rho.size, 4)]
-    space.targets = JumpTargets([], [], two, np.zeros((0, grid.rho.size)))
+    space.targets = JumpTargets([], [], [], independent, np.zeros((0, grid.rho.size)))
     for v, marks, a in states:
         at = ss.state_rates(data, prior, np.array(v, int), np.array(marks, int), a)
-        q, common = len(v), a >= two
+        q, common = len(v), a >= independent
         assert at.rates.size == 2 * p + q + grid.rho.size
         led = 0
         for j in np.flatnonzero(at.rates):
-            (there, new), b = space.move(((v, marks), a), at, int(j))
+            (there, new), b, _ = space.move(((v, marks), a, 0), at, int(j))
             expected = 1.0 / (
                 1.0 + np.exp(log_posteriors[v, marks, a] - log_posteriors[there, new, b])
             )
@@ -246,24 +267,136 @@ def conditional(log_posteriors, v, marks, a, j, common):
 def test_jumps_between_priors_are_reversible(summed):
     """Detailed balance requires reversible jumps."""
     data, _, space, _ = summed
-    prior, p, two = space.prior, data.n_variables, space.prior.grid.n_two_scales
-    space.targets = JumpTargets([], [], two, np.zeros((0, prior.grid.rho.size)))
+    prior, p, grid = space.prior, data.n_variables, space.prior.grid
+    independent = grid.n_independent
+    space.targets = JumpTargets([], [], [], independent, np.zeros((0, grid.rho.size)))
     v = (0, 1, 4)
 
     def targets(marks, a):
         at = ss.state_rates(data, prior, np.array(v), np.array(marks), a)
         start = 2 * p + len(v)
         to = start + np.flatnonzero(at.rates[start:])
-        return {space.move(((v, marks), a), at, int(j)) for j in to}
+        return {space.move(((v, marks), a, 0), at, int(j)) for j in to}
 
-    for a in range(two):
-        there = [state for state in targets((0, 0, 0), a) if state[1] >= two]
-        assert len(there) == prior.grid.rho.size - two
-        for (_, signs), b in there[::5]:
-            assert ((v, (0, 0, 0)), a) in targets(signs, b)
-        assert all(b < two for _, b in targets((0, 1, 0), a))
-    unlike = [all(b >= two for _, b in targets(signs, two + 2)) for signs in ((1, 1, 1), (1, 1, 0))]
+    for a in range(independent):
+        there = [state for state in targets((0, 0, 0), a) if state[1] >= independent]
+        assert len(there) == grid.rho.size - independent
+        for (_, signs), b, _ in there[::5]:
+            assert ((v, (0, 0, 0)), a, 0) in targets(signs, b)
+        assert all(b < independent for _, b, _ in targets((0, 1, 0), a))
+    unlike = [
+        all(b >= independent for _, b, _ in targets(signs, independent + 2))
+        for signs in ((1, 1, 1), (1, 1, 0))
+    ]
     assert any(unlike)
+
+
+def dense_terms(X, y, space):
+    """Enumerate all sets, marks, grid points and levels of total coefficients."""
+    n, p = X.shape
+    free, prior, log_prior = n - 1, space.prior, log_size_prior(p)
+    terms = []
+    for q, level in itertools.product(range(p + 1), range(space.n_levels)):
+        kappa, log_level = space.dense.kappa[level], space.dense.log_prior[level]
+        for log_ratio, rho, log_kind in zip(*prior.grid, strict=True):
+            for marks, covariance, share in priors_of(q, rho):
+                for v in itertools.combinations(range(p), q):
+                    B = np.eye(p) / kappa
+                    B[np.ix_(v, v)] += covariance.reshape(q, q) / np.exp(log_ratio)
+                    C = np.eye(n) + X @ B @ X.T
+                    gain = B @ X.T @ np.linalg.inv(C)
+                    R = float(y @ np.linalg.solve(C, y))
+                    fit = -0.5 * (free * np.log(R) + np.linalg.slogdet(C)[1])
+                    log_posterior = log_prior[q] + log_kind + np.log(share) + log_level + fit
+                    noise = R / (free - 2)
+                    S = noise * (B - gain @ X @ B)
+                    active = np.isin(np.arange(p), v)
+                    terms.append(Term(log_posterior, active, gain @ y, S, noise, (v, marks)))
+    return terms
+
+
+def test_dense_component_agrees_with_dense_sums(monkeypatch):
+    X, y, data, _ = problem(25, 3, seed=3, q=2, noise=3.0)
+    fit, sparse_space = searched(data, 25, 3)
+    grid = sparse_space.prior.grid
+    few = ss.PriorGrid(*(each[::4] for each in grid))
+    assert few.rho.any()
+    sparse_space.prior = sparse_space.prior._replace(grid=few)
+    space = sparse_space.with_dense_component()
+    assert space.with_dense_component() is None
+    terms = dense_terms(X, y, space)
+    inclusion, mean, covariance, noise = slow_average(terms)
+    monkeypatch.setattr(av, "STABILITY_TOL", 0.0)
+    monkeypatch.setattr(av, "MAX_STATES", 8000)
+    order = np.array([2, 0, 1])
+    found, log_evidence = av.sample(
+        space.take(order), np.argsort(order)[fit.v], np.random.default_rng(0), []
+    )
+    found = av.spread(found, order, 3)
+    np.testing.assert_allclose(found.inclusion, inclusion, atol=0.03)
+    size = np.sqrt(np.diagonal(covariance))
+    np.testing.assert_allclose(found.mean[0], mean, atol=0.05 * size.max())
+    np.testing.assert_allclose(found.variance[0], size**2, rtol=0.1)
+    assert found.sigma2[0] == pytest.approx(noise, rel=0.03)
+    exact = float(np.logaddexp.reduce([term.log_posterior for term in terms]))
+    assert exact - 0.2 < log_evidence < exact + 1.0  # The entropy is an upper bound.
+
+
+def test_mixture_of_two_averages():
+    """Mean and covariance are those of a mixture with different candidates."""
+    rng = np.random.default_rng(0)
+
+    def average(candidates):
+        p, k = 4, len(candidates)
+        mean = np.zeros((1, p))
+        mean[:, candidates] = rng.standard_normal(k)
+        A = rng.standard_normal((1, 1 + k, 1 + k))
+        covariance = A @ np.swapaxes(A, 1, 2)
+        variance = np.zeros((1, p))
+        variance[:, candidates] = np.diagonal(covariance[0])[1:]
+        none = np.zeros(1)
+        return av.Average(
+            *[np.ones(p)] * 2, np.ones((p, 2)), np.ones(2), rng.standard_normal(1), mean, variance,
+            mean, variance, np.array(candidates), covariance, np.ones((k, k)), none, np.ones(1),
+        )  # fmt: skip
+
+    first, second = average([0, 2]), average([1, 2, 3])
+    found = av.mix(first, second, 0.3, np.ones(4))
+    assert found.candidates.tolist() == [0, 1, 2, 3]
+    expected = np.zeros((5, 5))
+    for weight, each in ((0.3, first), (0.7, second)):
+        at = np.concatenate([[0], 1 + each.candidates])
+        full = np.zeros((5, 5))
+        full[np.ix_(at, at)] = each.covariance[0]
+        total = np.append(each.intercept, each.mean[0])
+        expected += weight * (full + np.outer(total, total))
+    total = np.append(found.intercept, found.mean[0])
+    np.testing.assert_allclose(found.covariance[0], expected - np.outer(total, total))
+    np.testing.assert_allclose(found.variance[0], np.diagonal(found.covariance[0])[1:])
+    np.testing.assert_allclose(found.active_variance, found.variance)
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+def test_many_small_effects():
+    """Three large effects and small effects of all variables are predicted well."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 150))
+    coef = 0.1 * rng.standard_normal(150)
+    coef[:3] += [2.0, -2.0, 2.0]
+    y = X @ coef + rng.standard_normal(200)
+    model = SpinyRegressor().fit(X, y)
+    assert model.dense_probability_ > 0.5
+    assert np.all(model.support_[:3])
+    ridge = RidgeCV(np.geomspace(1.0, 1e4, 20)).fit(X, y)
+    assert np.sum((model.coef_ - coef) ** 2) < 0.9 * np.sum((ridge.coef_ - coef) ** 2)
+    low, high = model.coef_interval().T
+    assert np.mean((low <= coef) & (coef <= high)) > 0.85
+    new = rng.standard_normal((2000, 150))
+    mean, std = model.predict(new, return_std=True)
+    error = np.abs(new @ coef + rng.standard_normal(2000) - mean)
+    assert 0.92 < np.mean(error < 1.96 * std) < 0.98
+    few = SpinyRegressor().fit(X[:, :5], y)
+    assert few.dense_probability_ == 0.0
 
 
 def test_columns_may_change_sign(uncertain):

@@ -115,7 +115,7 @@ def test_f_score_rule_has_the_best_f_score():
         warnings.simplefilter("ignore", NoStructureWarning)
         for seed in range(40):
             X, y, coef = make_sparse_regression(
-                60, 8, n_informative=4, noise=4.0, random_state=seed
+                60, 8, n_informative=4, noise=6.0, random_state=seed
             )
             for rule, found in scores.items():
                 model = SpinyRegressor(selection_rule=rule).fit(X, y)

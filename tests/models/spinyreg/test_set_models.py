@@ -129,7 +129,7 @@ def test_chain_samples_the_posterior(kind, monkeypatch):
     np.testing.assert_allclose(exact.by_size.sum(axis=1), exact.inclusion)
     monkeypatch.setattr(averaging, "STABILITY_TOL", 0.0)
     monkeypatch.setattr(averaging, "MAX_STATES", 6000)
-    found = averaging.sample(space, np.array([0]), np.random.default_rng(0), [])
+    found, _ = averaging.sample(space, np.array([0]), np.random.default_rng(0), [])
     np.testing.assert_allclose(found.inclusion, exact.inclusion, atol=0.03)
     np.testing.assert_allclose(found.mean, exact.mean, atol=0.03)
     np.testing.assert_allclose(found.covariance, exact.covariance, atol=0.02)

@@ -158,7 +158,7 @@ class AccessControl:
         """Return the response to a request without access, or None."""
         request = Request(scope)
         if not self.gate.accepts_host(request.headers.get("host", "")):
-            return _error(403, "This address does not belong to the page.")
+            return _error(403, "The host name of the request is not that of the page.")
         if scope["method"] not in SAFE_METHODS and not _is_same_origin(request.headers):
             return _error(403, "The request comes from another page.")
         return None if scope["path"] in self.public else self._authenticate(request)

@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
-from .workspace import Analysis
+from .workspace import SELECTED, Analysis
 
 MAX_ROWS = 500  # maximum number of variables in the table
 _STATISTICS = ("communality", "relevance")
@@ -34,7 +34,7 @@ class Comparison(NamedTuple):
 
 def compare_analyses(first: Analysis, second: Analysis) -> Comparison:
     """Compare the tables of selected variables of two analyses."""
-    tables = [_read(analysis.folder / "selected.csv") for analysis in (first, second)]
+    tables = [_read(analysis.folder / SELECTED) for analysis in (first, second)]
     names = dict.fromkeys([*tables[0][1], *tables[1][1]])
     rows = []
     for name in names:
@@ -80,4 +80,16 @@ def _round(text: str) -> str:
 
 
 def _without(arguments: list[str], others: list[str]) -> list[str]:
-    return [argument for argument in arguments if argument not in others]
+    """Return the options that others lack, with their values."""
+    words, other_words = _pair_options(arguments), _pair_options(others)
+    return [word for word in words if word not in other_words]
+
+
+def _pair_options(arguments: list[str]) -> list[str]:
+    words: list[str] = []
+    for argument in arguments[1:]:  # without the command
+        if words and words[-1].startswith("--") and not argument.startswith("--"):
+            words[-1] = f"{words[-1]} {argument}"
+        else:
+            words.append(argument)
+    return words

@@ -27,10 +27,10 @@ ROLE_TITLES = {
 ROLE_HELP = {
     "variable": "is analysed.",
     "row names": "names the rows.",
-    "label": "colours the plots and is compared with the result.",
+    "label": "colours the plots and is tested against the components.",
     "groups": "contains the groups of the rows, such as the patient of each visit.",
     "covariate": "has effects that are removed before the analysis, such as age or batch.",
-    "response": "is what other variables predict.",
+    "response": "is predicted from the other variables.",
     "ignored": "is not used.",
 }
 _SAMPLE_ROLES = {"variable": "Sample", "row names": "Names", "ignored": "Leave out"}

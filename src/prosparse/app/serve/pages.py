@@ -99,6 +99,7 @@ class Pages:
             "size": format_size,
             "duration": format_duration,
             "short": _shorten_number,
+            "sentence": _to_sentence,
         }
 
     def routes(self) -> list[Route]:
@@ -251,7 +252,7 @@ class Pages:
         if changed.check.status is not Status.DONE:
             return RedirectResponse(f"/setups/{changed.number}", 303)
         if changed.question.needs_response and "response" not in changed.settings.roles.values():
-            message = "Select the column that is to be predicted."
+            message = "Enter the column to predict below, or give a column the role “Response”."
             return self._render_setup(changed, message, 422)
         if changed.question.needs_tables and len(self.workspace.tables_of(changed)) < 2:
             message = "Add another table of the same samples first."
@@ -291,7 +292,8 @@ class Pages:
             return self.render("running", analysis=analysis, job=analysis.job, command=command)
         if analysis.job.status is not Status.DONE:
             return self.render("failed", analysis=analysis, job=analysis.job, command=command)
-        others = [a for a in self.workspace.analyses.values() if a is not analysis and a.files]
+        others = [a for a in self.workspace.analyses.values() if a is not analysis and a.selects]
+        others.sort(key=lambda other: (other.table.name != analysis.table.name, -other.number))
         return self.render(
             "analysis",
             analysis=analysis,
@@ -300,7 +302,7 @@ class Pages:
             plots=[path for path in analysis.files if path.name.startswith(PLOT_PREFIX)],
             plot_prefix=PLOT_PREFIX,
             command=command,
-            others=others,
+            others=others if analysis.selects else [],
             files=[
                 path
                 for path in analysis.files
@@ -384,11 +386,16 @@ class Pages:
             for number in dict.fromkeys(numbers)
             if number.isdecimal()
             and (analysis := self.workspace.analyses.get(int(number))) is not None
-            and analysis.files
+            and analysis.selects
         ]
         if len(pair) != 2:
             return self.show_error(400, "Select two finished analyses to compare.")
         return self.render("compare", pair=pair, comparison=compare_analyses(*pair))
+
+
+def _to_sentence(text: str) -> str:
+    """Return a text with a capital and a full stop; other letters, such as units, are kept."""
+    return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
 def _shorten_number(text: str) -> str:
@@ -467,7 +474,7 @@ def create_application(
         status = error.status_code if isinstance(error, HTTPException) else 500
         messages = {
             404: "There is no such page. The table or analysis may have been removed.",
-            405: "This page does not accept the request.",
+            405: "This address does not accept requests of this type.",
         }
         return pages.show_error(status, messages.get(status, "The request is invalid."))
 

@@ -40,7 +40,7 @@ _MISSING = Choice(
     "missing",
     "Missing values",
     "Imputed values are estimated from the other variables. Dropping removes rows or columns, "
-    "whichever loses less.",
+    "whichever loses fewer values.",
     "select",
     (
         ("", "as the check suggests"),
@@ -53,22 +53,22 @@ _LOG1P = Choice("log1p", "Logarithms", "Replace every value x by log(1 + x).", "
 _COUNTS = Choice(
     "counts",
     "Counts",
-    "The values are raw counts, such as reads or species, and rows may differ in their totals.",
+    "The values are raw counts, such as reads or individuals, and rows may differ in their totals.",
     "flag",
 )
 _COMPONENTS = Choice("components", "Components", "Number of components.", placeholder="estimated")
 _PERMUTATIONS = Choice(
     "permutations",
     "Null datasets",
-    "Number of randomised tables without shared variance that are analysed in the same way. They "
-    "show how many variables are selected under the null hypothesis.",
+    "Number of randomised tables without shared variance that are analysed in the same way. The "
+    "results show how many variables are selected under the null hypothesis.",
     placeholder="10 if fast",
 )
 _STABILITY = Choice(
     "stability",
     "Random halves",
-    "Number of random halves of the rows, an even number such as 50. They show how often each "
-    "variable is selected again.",
+    "Number of random halves of the rows, an even number such as 50. The "
+    "fits to these halves show how often each variable is selected.",
     placeholder="none",
 )
 _COMMON = (_MISSING, _LOG1P, _PERMUTATIONS, _STABILITY)
@@ -79,7 +79,8 @@ TOGETHER = Question(
     "Selects the variables that share variance with others, and summarises them by a few "
     "components.",
     "Assumes that rows are independent (or that their groups are given) and that relations are "
-    "roughly linear. At most 5 % of the selected variables are expected to be false discoveries.",
+    "roughly linear. By default, at most 5 % of the selected variables are expected to be false "
+    "discoveries.",
     "select",
     "fdrpca",
     (
@@ -116,7 +117,7 @@ FEW = Question(
         Choice(
             "target-recovery",
             "Target recovery",
-            "Held-out R2 to reach, as a proportion of that of all variables.",
+            "Held-out R2 to reach, as a proportion of the R2 of prediction from all variables.",
             placeholder="0.9",
             step="any",
         ),
@@ -143,7 +144,7 @@ SHARE = Question(
     "Estimates components of two or more tables of the same samples, such as genes and proteins of "
     "the same patients, and states which components the tables share.",
     "Assumes that rows with the same name are the same sample, and that relations are roughly "
-    "linear. A row that one table lacks has missing values there.",
+    "linear. Rows absent from a table count as missing values.",
     "select",
     "sca",
     (_COMPONENTS, _LOG1P, _PERMUTATIONS, _STABILITY),

@@ -16,6 +16,8 @@ from .arguments import Settings, analysis_words, table_options, to_arguments
 from .jobs import Job, Status, Workers
 from .questions import QUESTIONS, Question
 
+SELECTED = "selected.csv"  # of the results of a selection
+
 
 class TableFile(NamedTuple):
     """File with a table."""
@@ -75,6 +77,11 @@ class Analysis(NamedTuple):
         if self.job.status is not Status.DONE or not self.folder.is_dir():
             return []
         return sorted(path for path in self.folder.iterdir() if path.is_file())
+
+    @property
+    def selects(self) -> bool:
+        """Whether the results contain selected variables, which can be compared."""
+        return any(path.name == SELECTED for path in self.files)
 
 
 class Workspace:

@@ -12,6 +12,7 @@ array of bounded size, for functions of single entries. All other methods are ba
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -101,9 +102,9 @@ class Operator(ABC):
         """Compute `map_rows` in memory, even if the operator is lazy."""
         return self.map_rows(f, *row_arrays, entrywise=entrywise)
 
+    @abstractmethod
     def sample_rows(self, count: int) -> Operator:
-        """Return about ``count`` evenly spaced rows in memory."""
-        return self
+        """Return the rows of `sampled_rows` in memory."""
 
     def rough(self) -> Operator:
         """Return an operator for fast products of low accuracy."""
@@ -143,7 +144,7 @@ class Operator(ABC):
         xp = self.xp
         if self.density < _MAX_SPARSE_DENSITY:
             ones = xp.ones((self.shape[0], 1), dtype=self.dtype)
-            return self._sparse_power_sums(2, ones)[:, 0]
+            return self.sum_rows(StoredPowerSums(2), ones)[0][:, 0]
         return self.sum_rows(
             lambda block: (xp.sum(block * block, axis=0, dtype=xp.float64),), entrywise=True
         )[0]
@@ -154,16 +155,9 @@ class Operator(ABC):
         With many weights, sparse blocks are converted to dense blocks, because dense products are
         faster despite the zeros.
         """
-        if self.density * weights.shape[1] < _MIN_ENTRIES_PER_CONVERSION:
-            return self._sparse_power_sums(power, weights)
-        return self._dense_power_sums(power, weights)
-
-    def _dense_power_sums(self, power: int, weights: Array) -> Array:
+        if self.density < min(1.0, _MIN_ENTRIES_PER_CONVERSION / max(weights.shape[1], 1)):
+            return self.sum_rows(StoredPowerSums(power), weights)[0]
         return self.sum_rows(_PowerSums(power), weights, entrywise=True)[0]
-
-    def _sparse_power_sums(self, power: int, weights: Array) -> Array:
-        """Compute `power_sums` from the stored entries if X is sparse."""
-        return self._dense_power_sums(power, weights)
 
     def row_squares(self) -> Array:
         """Compute the squared norm of each row."""
@@ -222,8 +216,18 @@ class LazyRows(ABC):
         """Compute the product of the transpose with Y."""
 
     @abstractmethod
+    def scaled(self) -> Any:
+        """Compute the stored entries plus L R (see `background`), as a CSR array."""
+
+    @abstractmethod
+    def background(self) -> tuple[Array, Array]:
+        """Return L (n, k) and R (k, p); entries that are not stored are -L R."""
+
     def stored(self) -> Any:
         """Compute the entries at the stored positions, as a CSR array."""
+        S = self.scaled()
+        S.data = S.data - low_rank_entries(*self.background(), S)
+        return S
 
     @property
     def T(self) -> LazyColumns:
@@ -265,6 +269,67 @@ class _PowerSums:
         return (xp.astype(integer_power(block, self.power).T @ rows, xp.float64),)
 
 
+class StoredPowerSums:
+    """The function ``(block^power)' rows`` for sparse `LazyRows`.
+
+    Powers of the stored entries are summed directly. All other entries equal those of a low-rank
+    matrix, whose powers are summed over all rows minus the stored positions. Expansion of the
+    powers of stored entries would lose digits by cancellation. If all entries of a column are
+    stored, the sum over the others is exactly 0.
+    """
+
+    def __init__(self, power: int):
+        self.power = power
+
+    def __call__(self, block: LazyRows, rows: Array) -> tuple[Array]:
+        powers, (left, right) = block.scaled(), block.background()
+        n, p = powers.shape
+        rows = rows.astype(powers.dtype, copy=False)
+        low_rank = low_rank_entries(left, right, powers)
+        powers.data = integer_power(powers.data - low_rank, self.power)
+        total = (powers.T @ rows).astype(np.float64)
+        if left.shape[1]:
+            powers.data = integer_power(low_rank, self.power)
+            absent = _sum_low_rank_powers(left, right, self.power, rows) - powers.T @ rows
+            count = np.bincount(powers.indices, minlength=p)
+            total += (-1.0) ** self.power * np.where(count[:, None] < n, absent, 0.0)
+        return (total,)
+
+
+def low_rank_entries(left: Array, right: Array, S: Any) -> Array:
+    """Compute the entries of ``left @ right`` at stored positions of S."""
+    counts, columns = np.diff(S.indptr), S.indices
+    if left.shape[1] == 0:
+        return np.zeros_like(S.data)
+    entries = np.repeat(left[:, 0], counts) * right[0, columns]
+    for k in range(1, left.shape[1]):
+        entries += np.repeat(left[:, k], counts) * right[k, columns]
+    return np.asarray(entries)
+
+
+def _sum_low_rank_powers(left: Array, right: Array, power: int, weights: Array) -> Array:
+    """Compute sum_i (L R)_ij^power weights_ik by the multinomial theorem, (p, k).
+
+    Products of columns of L that vanish are skipped, because indicators of groups have one nonzero
+    product for each power of each group.
+    """
+    left, right, weights = (part.astype(np.float64) for part in (left, right, weights))
+    total = np.zeros((right.shape[1], weights.shape[1]))
+    products: list[tuple[tuple[int, ...], np.ndarray]] = [((), np.ones(left.shape[0]))]
+    for _ in range(power):
+        products = [
+            ((*chosen, k), column)
+            for chosen, product in products
+            for k in range(chosen[-1] if chosen else 0, left.shape[1])
+            if (column := product * left[:, k]).any()
+        ]
+    for chosen, product in products:
+        repeats = np.unique(chosen, return_counts=True)[1]
+        coefficient = math.factorial(power) / math.prod(map(math.factorial, repeats.tolist()))
+        total += np.outer(coefficient * np.prod(right[list(chosen)], axis=0), product @ weights)
+    return total
+
+
 def integer_power(block: Array, power: int) -> Array:
     """Compute a power by multiplication, faster than ``block**power``."""
     result = block
@@ -288,6 +353,11 @@ def rough_column_sums(block: Array, xp: Any) -> Array:
     if rows < block.shape[0]:
         total = total + xp.sum(block[rows:, :], axis=0, dtype=xp.float64)
     return total
+
+
+def sampled_rows(n_rows: int, count: int) -> slice:
+    """Return a slice of at least ``count`` evenly spaced rows."""
+    return slice(None, None, max(1, n_rows // count))
 
 
 def row_slices(n_rows: int, n_columns: int, entries: int = ENTRIES_PER_BLOCK) -> Iterator[slice]:

@@ -27,6 +27,7 @@ from .base import (
     Parts,
     RowFunction,
     row_slices,
+    sampled_rows,
 )
 from .dense import DenseOperator
 from .shadows import Shadows
@@ -253,7 +254,9 @@ class BlockedOperator(Operator):
         return self.source.gather(g, row_arrays)
 
     def sample_rows(self, count: int) -> Operator:
-        return _standardise_block(self.source.every(max(1, self.shape[0] // count)), self.standard)
+        return _standardise_block(
+            self.source.every(sampled_rows(self.shape[0], count).step), self.standard
+        )
 
     def _take_columns(self, columns: Array) -> BlockedOperator:
         known, shift, factor, unchecked = self.standard

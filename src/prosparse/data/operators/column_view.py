@@ -35,8 +35,12 @@ class ViewedRows(LazyRows):
     def rmatmul(self, Y: Array) -> Array:
         return (self.block.T @ Y)[self.columns]
 
-    def stored(self) -> Any:
-        return self.block.stored()[:, self.columns]
+    def scaled(self) -> Any:
+        return self.block.scaled()[:, self.columns]
+
+    def background(self) -> tuple[Array, Array]:
+        left, right = self.block.background()
+        return left, right[:, self.columns]
 
 
 class ColumnView(TransformedOperator):
@@ -63,9 +67,6 @@ class ColumnView(TransformedOperator):
 
     def power_sums(self, power: int, weights: Array) -> Array:
         return self.inner.power_sums(power, weights)[self.columns]
-
-    def _sparse_power_sums(self, power: int, weights: Array) -> Array:
-        return self.inner._sparse_power_sums(power, weights)[self.columns]
 
     def scale_columns(self, factors: Array) -> ColumnView:
         of_all = np.ones(self.inner.shape[1], dtype=factors.dtype)

@@ -16,6 +16,7 @@ from .base import (
     integer_power,
     rough_column_sums,
     row_slices,
+    sampled_rows,
 )
 
 # Number of terms of single-precision products, which are then summed in double precision.
@@ -51,7 +52,7 @@ class DenseOperator(Operator):
             yield rows, self.X[rows, :]
 
     def sample_rows(self, count: int) -> DenseOperator:
-        return DenseOperator(self.X[:: max(1, self.shape[0] // count), :])
+        return DenseOperator(self.X[sampled_rows(self.shape[0], count), :])
 
     def _take_columns(self, columns: Array) -> DenseOperator:
         return DenseOperator(self.xp.take(self.X, from_numpy(columns, self.X), axis=1))

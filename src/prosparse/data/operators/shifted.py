@@ -6,15 +6,13 @@ small k. Neither L R nor the difference is formed, so that a sparse matrix stays
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, from_numpy, to_numpy
-from .base import Block, LazyRows, Operator
+from ..arrays import Array, from_numpy
+from .base import Block, LazyRows, Operator, sampled_rows
 from .transformed import TransformedOperator
 
 
@@ -30,12 +28,12 @@ class ShiftedRows(LazyRows):
     def rmatmul(self, Y: Array) -> Array:
         return self.block.T @ Y - self.right.T @ (self.left.T @ Y)
 
-    def stored(self) -> Any:
-        S = self.block.stored()
-        row_index = np.repeat(np.arange(S.shape[0]), np.diff(S.indptr))
-        for left, right in zip(self.left.T, self.right, strict=True):
-            S.data -= left[row_index] * right[S.indices]
-        return S
+    def scaled(self) -> Any:
+        return self.block.scaled()
+
+    def background(self) -> tuple[Array, Array]:
+        left, right = self.block.background()
+        return np.hstack([left, self.left]), np.vstack([right, self.right])
 
 
 class ShiftedOperator(TransformedOperator):
@@ -49,6 +47,10 @@ class ShiftedOperator(TransformedOperator):
         inner = self.inner.rough()
         left, right = (self.xp.astype(part, inner.dtype) for part in (self.left, self.right))
         return ShiftedOperator(inner, left, right)
+
+    def sample_rows(self, count: int) -> ShiftedOperator:
+        left = self.left[sampled_rows(self.shape[0], count), :]
+        return ShiftedOperator(self.inner.sample_rows(count), left, self.right)
 
     def _take_columns(self, columns: Array) -> ShiftedOperator:
         right = self.xp.take(self.right, from_numpy(columns, self.right), axis=1)
@@ -72,45 +74,6 @@ class ShiftedOperator(TransformedOperator):
 
     def scale_columns(self, factors: Array) -> ShiftedOperator:
         return ShiftedOperator(self.inner.scale_columns(factors), self.left, factors * self.right)
-
-    def _sparse_power_sums(self, power: int, weights: Array) -> Array:
-        """Expand (x - l r)^power by the multinomial theorem.
-
-        Products of columns of L that vanish are skipped, because indicators of groups have one
-        nonzero product for each power of each group.
-        """
-        xp, right = self.xp, self.xp.astype(self.right, self.xp.float64)
-        total = self.inner._sparse_power_sums(power, weights)
-        for exponents, product in _nonzero_products(to_numpy(self.left), power):
-            degree = sum(exponents.values())
-            coefficient = math.factorial(power) // math.factorial(power - degree)
-            coefficients = xp.ones(self.shape[1], dtype=xp.float64)
-            for k, exponent in exponents.items():
-                coefficients = coefficients * right[k, :] ** exponent
-                coefficient //= math.factorial(exponent)
-            factors = from_numpy(product[:, None], weights, weights.dtype)
-            if degree < power:
-                sums = self.inner._sparse_power_sums(power - degree, factors * weights)
-            else:
-                sums = xp.sum(xp.astype(factors * weights, xp.float64), axis=0)[None, :]
-            total = total + (-1) ** degree * coefficient * coefficients[:, None] * sums
-        return total
-
-
-def _nonzero_products(left: np.ndarray, power: int) -> Iterator[tuple[dict[int, int], np.ndarray]]:
-    """Yield nonzero products of columns of L, with their exponents."""
-    products: list[tuple[dict[int, int], np.ndarray]] = [({}, np.ones(left.shape[0]))]
-    for _ in range(power):
-        longer = []
-        for exponents, product in products:
-            first = max(exponents, default=0)
-            candidates = product[:, None] * left[:, first:]
-            for k in np.flatnonzero(np.any(candidates != 0.0, axis=0)):
-                column = first + int(k)
-                extended = {**exponents, column: exponents.get(column, 0) + 1}
-                longer.append((extended, candidates[:, k]))
-        yield from longer
-        products = longer
 
 
 def _shift(block: Block, left: Array, entrywise: bool, right: Array) -> Block:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,8 +21,8 @@ from .base import (
     Operator,
     Parts,
     RowFunction,
-    integer_power,
     row_slices,
+    sampled_rows,
 )
 from .column_view import ColumnView
 from .shadows import Shadows
@@ -33,6 +33,7 @@ _ENTRIES_PER_PIECE = 2**20  # minimum number of stored entries per thread
 # A matrix is divided into at most `_FEW_PIECES` pieces, or into more if these would exceed the
 # maximum number of entries and require too much memory for temporary arrays.
 _FEW_PIECES, _MAX_ENTRIES_PER_PIECE = 8, 2**22
+_PIECES_PER_SUM = 16  # number of pieces whose results are in memory before they are added
 # Columns of a large matrix are copied only if they have less than this proportion of the entries.
 _MIN_ENTRIES_OF_VIEW, _MAX_COPIED_PROPORTION = 2**22, 0.7
 # For X X', columns with a larger proportion of stored entries are converted to dense columns, a few
@@ -72,11 +73,18 @@ class CentredRows(LazyRows):
         product = self._transposed @ Y - self.shift[:, None] * np.sum(Y, axis=0)
         return self.factor[:, None] * product
 
-    def stored(self) -> Any:
+    def scaled(self) -> Any:
         columns = self.S.indices
-        deviations = self.S.data - self.shift[columns] if self.shift.any() else self.S.data
-        entries = deviations * self.factor[columns]
+        entries = self.S.data * self.factor[columns]
         return _assemble(sparse.csr_array, entries, columns, self.S.indptr, self.S.shape)
+
+    def background(self) -> tuple[Array, Array]:
+        rank = int(self.shift.any())  # zeros remain zeros without a shift
+        left = np.ones((self.S.shape[0], rank), dtype=self.shift.dtype)
+        return left, (self.shift * self.factor)[None, :][:rank]
+
+
+Piece = tuple[slice, CentredRows]
 
 
 class SparseOperator(Operator):
@@ -111,8 +119,8 @@ class SparseOperator(Operator):
             yield rows, block
 
     @cached_property
-    def _pieces(self) -> list[tuple[slice, CentredRows]]:
-        """Pieces of rows, independent of the number of cores."""
+    def _pieces(self) -> list[Piece]:
+        """Pieces of rows independent of the number of cores."""
         S, p = self.S, self.shape[1]
         pieces = []
         count = max(_FEW_PIECES, S.nnz // _MAX_ENTRIES_PER_PIECE)
@@ -128,22 +136,26 @@ class SparseOperator(Operator):
     def sum_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Parts:
         if entrywise or len(self._pieces) == 1:
             return super().sum_rows(f, *row_arrays, entrywise=entrywise)
-        return tuple(sum(parts) for parts in zip(*self._map_pieces(f, *row_arrays), strict=True))
+        total: list[Array] = []
+        for few in slices_of(len(self._pieces), _PIECES_PER_SUM):
+            for part in self._map_pieces(self._pieces[few], f, *row_arrays):
+                total = [a + b for a, b in zip(total, part, strict=True)] if total else list(part)
+        return tuple(total)
 
     def map_rows(self, f: RowFunction, *row_arrays: Array, entrywise: bool = False) -> Array:
         if entrywise or len(self._pieces) == 1:
             return super().map_rows(f, *row_arrays, entrywise=entrywise)
-        return np.concatenate(self._map_pieces(f, *row_arrays))
+        return np.concatenate(self._map_pieces(self._pieces, f, *row_arrays))
 
-    def _map_pieces(self, f: RowFunction, *row_arrays: Array) -> list[Any]:
-        def work(piece: tuple[slice, CentredRows]) -> Any:
+    def _map_pieces(self, pieces: Sequence[Piece], f: RowFunction, *row_arrays: Array) -> list[Any]:
+        def work(piece: Piece) -> Any:
             rows, block = piece
             return f(block, *(array[rows, ...] for array in row_arrays))
 
-        return in_parallel(work, self._pieces)
+        return in_parallel(work, pieces)
 
     def sample_rows(self, count: int) -> SparseOperator:
-        sample = self.S[:: max(1, self.shape[0] // count)]
+        sample = self.S[sampled_rows(self.shape[0], count)]
         return SparseOperator(sample, self.shift, self.factor, self.dtype)
 
     def rough(self) -> SparseOperator:
@@ -191,37 +203,6 @@ class SparseOperator(Operator):
             self.factor[columns],
             self.dtype,
         )
-
-    def _sparse_power_sums(self, power: int, weights: Array) -> Array:
-        """Sum powers of stored entries and of zeros separately.
-
-        Expansion of (s - shift)^power would lose digits by cancellation, and powers of unscaled
-        entries could overflow. If the mean of a column is many standard deviations, all entries are
-        stored, and the weights of the zeros are exactly 0.
-        """
-        shift, factor = self.shift, self.factor
-        has_shift = bool(shift.any())  # otherwise powers of zeros are zero
-
-        def multiply(piece: tuple[slice, CentredRows]) -> tuple[np.ndarray, ...]:
-            rows, block = piece
-            powers = block.stored()
-            powers.data = integer_power(powers.data, power)
-            total = (powers.T @ weights[rows].astype(self.dtype, copy=False)).astype(float)
-            if not has_shift:
-                return (total,)
-            powers.data = np.ones(powers.nnz)
-            count = np.bincount(powers.indices, minlength=shift.size)
-            return total, powers.T @ weights[rows], count
-
-        total, *of_stored = (
-            np.sum(part, axis=0) for part in zip(*in_parallel(multiply, self._pieces), strict=True)
-        )
-        if not has_shift:
-            return np.asarray(total)
-        stored, count = of_stored
-        every = weights.sum(axis=0, dtype=float)
-        absent = np.where(count[:, None] < self.shape[0], every - stored, 0.0)
-        return np.asarray(total + integer_power(-shift * factor, power)[:, None] * absent)
 
     def _scale_entries(self) -> tuple[Any, Array]:
         S = self.S

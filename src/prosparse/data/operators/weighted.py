@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..columns import Deviations, Extent, RawRows
-from .base import Block, LazyRows, Operator, integer_power
+from .base import Block, LazyRows, Operator, sampled_rows
 from .transformed import TransformedOperator
 
 
@@ -24,10 +24,14 @@ class WeightedRows(LazyRows):
     def rmatmul(self, Y: Array) -> Array:
         return self.block.T @ (self.root * Y)
 
-    def stored(self) -> Any:
-        S = self.block.stored()
+    def scaled(self) -> Any:
+        S = self.block.scaled()
         S.data *= np.repeat(self.root[:, 0], np.diff(S.indptr))
         return S
+
+    def background(self) -> tuple[Array, Array]:
+        left, right = self.block.background()
+        return self.root * left, right
 
 
 class WeightedOperator(TransformedOperator):
@@ -41,6 +45,10 @@ class WeightedOperator(TransformedOperator):
         inner = self.inner.rough()
         return WeightedOperator(inner, self.xp.astype(self.root, inner.dtype))
 
+    def sample_rows(self, count: int) -> WeightedOperator:
+        root = self.root[sampled_rows(self.shape[0], count)]
+        return WeightedOperator(self.inner.sample_rows(count), root)
+
     def _take_columns(self, columns: Array) -> WeightedOperator:
         return WeightedOperator(self.inner.take_columns(columns), self.root)
 
@@ -52,11 +60,6 @@ class WeightedOperator(TransformedOperator):
 
     def scale_columns(self, factors: Array) -> WeightedOperator:
         return WeightedOperator(self.inner.scale_columns(factors), self.root)
-
-    def _sparse_power_sums(self, power: int, weights: Array) -> Array:
-        return self.inner._sparse_power_sums(
-            power, integer_power(self.root, power)[:, None] * weights
-        )
 
 
 def _weight(block: Block, root: Array, entrywise: bool) -> Block:

@@ -447,7 +447,7 @@ class EMPCA(SparseProjection):
         return [min(int(K), varying) for K in Ks]
 
     def _check_without_n_samples(self) -> None:
-        """Raise an error if a criterion needs the number of observations."""
+        """Raise an error if a criterion requires the number of observations."""
         for name, value in (("n_components", self.n_components), ("n_nonzero", self.n_nonzero)):
             if value is None or (name == "n_components" and isinstance(value, str)):
                 raise ParameterError(

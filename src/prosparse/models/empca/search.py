@@ -29,8 +29,8 @@ from .thresholds import Constraint, embed, renormalise, threshold
 
 # Maximum K p for single swaps; above this limit, many swaps are made at once.
 MAX_SINGLE_SWAP_COST = 10_000
-# Maximum K p for pursuing all supports. Above this limit, N_PURSUED are the numbers of supports
-# pursued without swaps, with rough swaps and with exact swaps.
+# Maximum K p for pursuing all supports. Above this limit, N_PURSUED contains the numbers of
+# supports pursued without swaps, with rough swaps and with exact swaps.
 MAX_FULL_SEARCH_COST = 100_000
 N_PURSUED = (6, 3, 1)
 # Relative increase at which EM stops if improvement stages follow.

@@ -50,8 +50,9 @@ def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: in
         reason += (
             f". This result is unreliable: {list_rows(rows)} of the table (counted from 0) "
             f"{'accounts' if rows.size == 1 else 'account'} for {float(influence[rows].sum()):.0%} "
-            "of the variance of the components. Check and repeat the analysis without "
-            f"{'this row' if rows.size == 1 else 'these rows'}"
+            "of the variance of the components. Check "
+            f"{'this row' if rows.size == 1 else 'these rows'}, and repeat the analysis without "
+            f"{'it' if rows.size == 1 else 'them'}"
         )
     return reason
 
@@ -72,7 +73,7 @@ def check_categories(state: State) -> None:
         and all(effects.shape[0] == n_effects for effects in parts[1].values())
     )
     if not consistent:
-        raise ModelFileError("The attributes of the categories contradict each other.")
+        raise ModelFileError("The attributes of the categories are inconsistent.")
 
 
 KNOCKOFF_ATTRIBUTES = ("knockoff_statistics_", "evalues_")
@@ -101,7 +102,7 @@ METHOD = Method(
         Option(
             "null",
             "null",
-            "null hypothesis: robust (rows may have unequal noise) or exchangeable (they may not)",
+            "null hypothesis: robust (rows may have unequal noise) or exchangeable (equal noise)",
             default="robust",
         ),
         Option(

@@ -252,6 +252,10 @@ class FDRPCA(MixedProjection):
     are weighted by their scales. Degrees of freedom and sign flips account for the adjustment.
     Numeric covariates have linear effects; categorical covariates have one effect per level.
 
+    **Many rows.** With at least 32,768 rows and more than 2,048 columns, the components of the test
+    are those of variables selected on 16,384 evenly spaced rows, provided that at least 100 are
+    discovered. All variables are then tested on all rows.
+
     **Pairs.** A variable that shares variance with only one or two others forms no leading
     component. It is detected by its largest correlation with another variable. Pairs are not tested
     if n_samples * n_features^2 exceeds 8.6e9, for example with 200 rows and more than 6,500
@@ -280,8 +284,8 @@ class FDRPCA(MixedProjection):
     **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
     Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
     the rows differ only in their size factors. Rows whose residuals are larger overall are scaled
-    down. ``transform`` limits residuals to three standard deviations of their column: rows of a
-    rare group, with a few large counts in rare columns, would otherwise have no near neighbours.
+    down. ``transform`` limits residuals to three standard deviations of their column. Otherwise,
+    rows of a rare group, with a few large counts in rare columns, would have no near neighbours.
     ``mean_`` and ``scale_`` refer to the residuals times sqrt(pi), which ``inverse_transform``
     returns. Effects of groups and covariates on the proportions grow with the size factor of a row
     and are subtracted in proportion to it. In tables of fewer than about 100 columns, columns with
@@ -751,7 +755,7 @@ class FDRPCA(MixedProjection):
         outlying = outlying_rows(self.row_scale_)
         if outlying.size:
             protection = (
-                "The test divides rows by their scale, but the components do not: check these rows."
+                "The test accounts for their scale, but the components do not: check these rows."
                 if self.null == "robust"
                 else "Uncorrelated variables then seem significant: check these rows, or set "
                 '`null="robust"`.'
@@ -785,10 +789,10 @@ class FDRPCA(MixedProjection):
             )
         sparse_rows = np.flatnonzero(tested.seen.mean(axis=1) < _MIN_OBSERVED)
         if sparse_rows.size:
+            verb = "has" if sparse_rows.size == 1 else "each have"
             warn(
-                f"FDRPCA: more than {1.0 - _MIN_OBSERVED:.0%} of the values of "
-                f"{list_rows(sparse_rows)} of X are missing. Their scores are inaccurate. Drop "
-                "them if they are failed measurements.",
+                f"FDRPCA: {list_rows(sparse_rows)} of X {verb} more than {1.0 - _MIN_OBSERVED:.0%} "
+                "missing values, so scores are inaccurate. Drop rows of failed measurements.",
                 MissingValuesWarning,
             )
         if missingness_pvalue(tested, tested.seen, scores) < _MAX_MISSINGNESS_PVALUE:

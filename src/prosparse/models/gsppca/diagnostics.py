@@ -95,7 +95,7 @@ def diagnose_structure(
     elif smallest and d > 1:
         text = (
             f"the evidence is largest at {selected.size}, the minimum number of variables for {d} "
-            "components. Reduce `n_components`, or use `FDRPCA` if column noise differs."
+            "components. Reduce `n_components`, or use `FDRPCA` if noise variances differ."
         )
         return [Diagnostic(FewVariablesWarning, text)]
     return []
@@ -109,6 +109,7 @@ def diagnose_rows(op: Operator, noise: float) -> list[Diagnostic]:
         return []
     text = (
         f"{proportion:.0%} of the rows lie near the mean, where the density of the noiseless model "
-        'is infinite. It then selects too many variables. Drop them or set `evidence="noisy"`.'
+        "is infinite. The model then selects too many variables. Drop these rows, or set "
+        '`evidence="noisy"`.'
     )
     return [Diagnostic(NoStructureWarning, text)]

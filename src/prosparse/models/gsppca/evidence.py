@@ -15,9 +15,9 @@ With W integrated out, the density of the active part of an observation depends 
 
 Both are maximised over log b by Newton's method for all cardinalities at once. Each Newton
 iteration reads the rows once. The maximiser is first computed for a subset of the cardinalities and
-interpolated for the others, which then need one or two iterations. As in the papers, the evidence
-treats observations as independent given the model, each with W integrated out. This evidence
-compares models; it is not the joint density of the data matrix.
+interpolated for the others, which then require one or two iterations. As in the papers, the
+evidence treats observations as independent given the model, each with W integrated out. This
+evidence compares models; it is not the joint density of the data matrix.
 """
 
 from __future__ import annotations

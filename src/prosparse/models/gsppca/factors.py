@@ -1,7 +1,8 @@
 """Variational iterations of the relaxed model, parametrised by q(Y).
 
-The iterations alternate between q(W) and q(Y), and a state may be stored after either. If the data
-matrix has fewer rows than columns, Y is smaller than W, and acceleration over Y is cheaper.
+The iterations alternate between updates of q(W) and q(Y), and a state may follow either update. If
+the data matrix has fewer rows than columns, Y is smaller than W, and acceleration over Y is
+cheaper.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ def to_factor_state(state: State, op: Operator) -> FactorState:
 
 
 def make_factor_step(op: Operator, n: int) -> Callable[[FactorState], FactorState]:
-    """Return one variational iteration, from q(Y) to q(W) to q(Y).
+    """Return the function that updates q(W) and then q(Y).
 
-    A matrix in blocks is read once per iteration: the new Y and Y'X are computed together, and the
-    state contains both.
+    A matrix in blocks is read once per iteration, because the new Y and Y'X are computed together
+    and stored in the state.
     """
     xp, total = op.xp, float(op.xp.sum(op.column_squares()))
 

@@ -188,8 +188,8 @@ def _summarise(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[tuple[
     """Compute the means of q(W), and its summaries for CPU memory.
 
     The summaries are the sums of T, T D, D and log D; the number of variables in the model;
-    V V' for V = m_k / sqrt(t_k); the same product for the means m_k; D t; and the sum of D over
-    the variables in the model.
+    V V', where the columns of V are m_k / sqrt(t_k); the same product for the means m_k; D t; and
+    the sum of D over the variables in the model.
     """
     t, D = update.t, update.D
     columns = (update.T, update.TD, update.D_sum, update.log_D)

@@ -7,10 +7,9 @@ selection S and repeats two steps:
   (`structure.leave_one_out`). Columns are divided by their noise standard deviations, rows by their
   scales.
 2. Compute the posterior probability of each variable (`inclusion`), and rank the variables by their
-  Bayes factors. With f_1 and f_0 the densities of an active and an inactive variable, the evidence
-  of
-   the first q variables is the product of f_1 over these and of f_0 over the others, times the
-   prior of a set of q variables. The set with the largest evidence is the next S.
+  Bayes factors. Let f_1 and f_0 be the densities of an active and an inactive variable. The
+  evidence of the first q variables is the product of f_1 over these and of f_0 over the others,
+  times the prior of a set of q variables. The set with the largest evidence is the next S.
 
 The evidence of all variables given the components of the others is a pseudo-likelihood [B75]. It is
 the criterion for the rounds, the initial selections and the number of components.

@@ -137,7 +137,7 @@ def _shrinkage_terms(t: Array, e: Array, w: Array, xp: Namespace) -> tuple[Array
 def _sum_logs(D: Array, xp: Namespace) -> Array:
     """Return the column sums of log D, computed as logarithms of products."""
     d, p = D.shape
-    # A divisor of d avoids a shorter last product.
+    # If the size divides d, no product is shorter.
     sizes = range(PRODUCT_SIZE, PRODUCT_SIZE // 2, -1)
     size = next((size for size in sizes if d % size == 0), PRODUCT_SIZE)
     whole = d // size * size

@@ -48,7 +48,7 @@ from .refinement import FDR, Refined, Refinement, find_shared_components
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
 ModelPrior = Literal["uniform", "sparse"]
 
-N_EIGENVALUES = 50  # number of eigenvalues of a matrix too large for all of them
+N_EIGENVALUES = 50  # number of eigenvalues computed if the matrix is too large for all
 # Decimal digits of a variance relative to the largest; further digits are rounding errors.
 VARIANCE_DIGITS = 9
 

@@ -56,7 +56,7 @@ class Calibration(NamedTuple):
 def panel_distance(values: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """Compute x'S^-1 x / q of the panel variables of each row, (n,).
 
-    Missing values (NaN) are ignored, also in q.
+    Missing values (NaN) are ignored and not counted in q.
     """
     is_missing = np.isnan(values)
     distance = np.ones(values.shape[0])

@@ -59,8 +59,8 @@ METHOD = Method(
         Option(
             "target-recovery",
             "target_recovery",
-            "held-out R2 of the selected variables, as a proportion of that of all variables, if "
-            "--variables is not given",
+            "target for the held-out R2 of the panel, as a proportion of the R2 of prediction from "
+            "all variables; used if --variables is not given",
             type=float,
             default="0.9",
         ),

@@ -343,7 +343,7 @@ class Panel(SparseProjection):
         return ColumnNames(self.n_features_in_, given)
 
     def _fitted_panel(self) -> FittedPanel:
-        """Return the fitted attributes that predictions need."""
+        """Return the fitted attributes required for predictions."""
 
         def read(values: Array) -> np.ndarray:
             return np.asarray(to_numpy(values), dtype=float)
@@ -522,9 +522,9 @@ class Panel(SparseProjection):
         Returns
         -------
         float
-            1 minus the squared error of predicting the variables outside the panel, relative to the
-            sum of squares of all variables around the means of ``fit``, or of their group. Except
-            for counts, variables are divided by their standard deviations in ``fit``. A standard
+            1 minus the squared prediction error of the variables outside the panel, relative to the
+            sum of squares of all variables around the means of ``fit``, or of the group. Except for
+            counts, variables are divided by their standard deviations in ``fit``. A standard
             deviation in ``X`` that is more than twice as large counts as twice as large. Missing
             entries contribute the expected squares under the model.
         """

@@ -7,10 +7,10 @@ components, W (p, r) loadings, psi (p,) unique variances, z (r,) factors.
 
 Sample eigenvalues overestimate the variances along the components, which are fitted to the same
 rows. Here delta_i is the variance of *held-out* rows along the i-th component of the training rows;
-the sequence is made non-increasing, and the unique variance in that direction is subtracted. No
-number of components is selected and no distribution is assumed: components without common variance
-in held-out rows have zero loadings. (For large n and p, delta is the limit to which random matrix
-theory shrinks the eigenvalues, see Ledoit & Wolf 2012, section 3; here it is measured.)
+the sequence is made non-increasing, and the unique variance in that direction is subtracted. The
+method neither selects a number of components nor assumes a distribution: components without common
+variance in held-out rows have zero loadings. (For large n and p, delta is the limit to which random
+matrix theory shrinks the eigenvalues, see Ledoit & Wolf 2012, section 3; here it is measured.)
 
 With few columns and many rows, the empirical covariance of the training rows is more accurate than
 that of the factor model. `mix_covariances` forms a weighted mean of both, again as a factor model.
@@ -191,10 +191,10 @@ def mix_covariances(
 ) -> FactorModel:
     """Mix the covariance of a factor model with the empirical one.
 
-    The empirical covariance V diag(lambda) V' is a factor model as well: its factors are all
-    principal components, and its unique variances are zero unless components are missing. The
-    loadings of a weighted mean of two covariances are the concatenated loadings of both. The result
-    has at most p factors.
+    The empirical covariance V diag(lambda) V' is also a factor model. The factors are all principal
+    components, and the unique variances are zero unless components are missing. The loadings of a
+    weighted mean of two covariances are the concatenated loadings of both. The result has at most p
+    factors.
     """
     if weight == 0.0:
         return model

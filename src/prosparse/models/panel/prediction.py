@@ -24,7 +24,7 @@ MAX_VARIANCE_RATIO = 4.0
 
 
 class FittedPanel(NamedTuple):
-    """Fitted attributes that predictions need, as NumPy arrays of doubles."""
+    """Fitted attributes required for predictions, as float64 arrays."""
 
     support: np.ndarray  # (p,) bool
     varying: np.ndarray  # (p,) bool

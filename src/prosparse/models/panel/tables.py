@@ -75,11 +75,11 @@ def summarise_panel(
     n_outside = int(outside.sum())
     lines = [
         f"explains {explained:.2f} ± {explained_std:.2f} of the variance of held-out rows.",
-        f"It predicts {n_outside - lost.size} of the {n_outside} other variables with an R2 that "
-        f"may exceed {MAX_UNPREDICTED_R2:g}.",
+        f"For {n_outside - lost.size} of the {n_outside} other variables, the upper confidence "
+        f"limit of the R2 is at least {MAX_UNPREDICTED_R2:g}.",
     ]
     if lost.size:
         names = ", ".join(name(k) for k in lost[:MAX_NAMED].tolist())
         more = f" and {lost.size - MAX_NAMED} others" if lost.size > MAX_NAMED else ""
-        lines.append(f"It does not predict {names}{more}: measure them if they are needed.")
+        lines.append(f"The panel does not predict {names}{more}: measure them if they are needed.")
     return "\n".join(lines)

@@ -84,8 +84,8 @@ METHOD = Method(
         Option(
             "noise",
             "noise",
-            "learned (between equal and free), feature (one noise variance per variable) or view "
-            "(one for all variables)",
+            "noise variances: feature (one per variable), view (one for all variables) or learned "
+            "(shrunk towards equal variances)",
             default="feature",
         ),
         Option(
@@ -115,6 +115,8 @@ METHOD = Method(
             **SPARSE,
             "components_std_": numbers("d", "p"),
             "linear_threshold_": positive("p"),
+            "row_scale_": positive("n"),
+            "row_df_": numbers(),
             **GROUPS,
         },
         all_or_none=(tuple(GROUPS), tuple(SPARSE)),

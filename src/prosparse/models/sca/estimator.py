@@ -1,11 +1,12 @@
 """The `SCA` estimator: parameters, ``fit`` and the methods of a fitted model.
 
 The model and its updates are in `model`, the complete fit in `solve`, and the inference for new
-rows in `conditional`, `group_rows` (groups of rows) and `non_gaussian_data` (other likelihoods).
+rows in `conditional`.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -36,27 +37,27 @@ from ...errors import (
 from ...inference.checkpoint import Stage
 from ...inference.progress import Progress
 from .._base import CheckpointLike, HasDensity, SparseProjection, check_varying
-from .conditional import (
-    Factors,
-    conditional_mean,
-    conditional_variance,
-    has_missing,
-    posterior_means,
-    row_log_densities,
-)
+from .conditional import Factors, FittedModel, encode_groups, has_missing
 from .group_data import GroupedData, group_data
-from .group_rows import GroupedModel, encode_groups
 from .likelihood import Likelihood
 from .model import Noise, Prior
 from .n_factors import SCAOptions
 from .non_gaussian_data import (
-    NonGaussianModel,
     check_in_memory,
     column_likelihoods,
     prepare_rows,
     view_likelihoods,
 )
-from .solve import Solution, SparseLoadings, solve, solve_groups, solve_non_gaussian
+from .row_weights import estimate_row_weights
+from .score_prior import has_row_access
+from .solve import (
+    Solution,
+    SparseLoadings,
+    gaussian_data,
+    grouped_fit_data,
+    non_gaussian_data,
+    solve,
+)
 from .start import Rotation
 from .views import (
     check_names,
@@ -137,6 +138,12 @@ class SCA(HasDensity, SparseProjection):
         Distribution of the entries given the factors, for all views or for each view. Loadings and
         means of Bernoulli views are on the log-odds scale. Those of Poisson views are on the scale
         of the log expected count, which becomes linear above ``linear_threshold_``.
+    row_scale : {"auto", "equal"}, default="auto"
+        Scale of the rows. "auto" estimates the scale of each row if the likelihood of a
+        multivariate t distribution is higher than that of rows of equal scale, as for samples of
+        unequal quality or with outlying rows. That comparison requires complete NumPy or SciPy
+        sparse data in memory, Gaussian views, a single group of samples and a prior other than
+        "hyperbolic"; the scales are equal otherwise.
     views : list of column groups or None, default=None
         Columns of each view, as names, slices, masks or positions. None means a single view, or
         one view per data matrix if ``fit`` receives a list.
@@ -237,6 +244,12 @@ class SCA(HasDensity, SparseProjection):
         Ones. The columns are not scaled.
     varying_ : ndarray of bool of shape (n_features_in_,)
         Mask of the columns that are not constant.
+    row_scale_ : ndarray of shape (n_samples,)
+        Scale of each row; ones if the scales are equal. This attribute and the following one exist
+        only if all views are Gaussian and there is a single group of samples.
+    row_df_ : float
+        Degrees of freedom of the multivariate t distribution of the rows; infinite if the rows have
+        equal scale. Variances and `get_covariance` are those of a row of unit scale.
     objective_path_ : ndarray of shape (n_iter_,)
         Objective after each iteration, non-decreasing. "point-normal" and "ard": lower bound of the
         log marginal likelihood (evidence). "hyperbolic": log posterior density; a zero loading
@@ -309,6 +322,7 @@ class SCA(HasDensity, SparseProjection):
         noise: Noise = "feature",
         rotation: Rotation = "shared",
         likelihood: Likelihood | Sequence[Likelihood] = "gaussian",
+        row_scale: Literal["auto", "equal"] = "auto",
         views: Sequence[ColumnGroup] | None = None,
         max_iter: int = 1000,
         tol: float = 1e-6,
@@ -322,6 +336,7 @@ class SCA(HasDensity, SparseProjection):
         self.noise = noise
         self.rotation = rotation
         self.likelihood = likelihood
+        self.row_scale = row_scale
         self.views = views
         self.max_iter = max_iter
         self.tol = tol
@@ -424,7 +439,21 @@ class SCA(HasDensity, SparseProjection):
         mean, scale = (to_numpy(part).astype(float)[kept] for part in (columns.mean, columns.scale))
         options = self._options(len(groups), columns, scale)
         stage = self._open_stage(checkpoint, X, views_given)
-        solution = solve(op, seen, groups, options, self._progress(), stage)
+        rows = None
+        if self.row_scale == "auto" and seen is None and self.prior != "hyperbolic":
+            rows = estimate_row_weights(op) if has_row_access(op) else None
+        root, n = None, X.shape[0]
+        if rows is not None:
+            root = np.sqrt(rows.weights)
+            op, centre = rows.apply(op)
+            mean = mean + columns.length(scale) * centre
+        self.row_scale_ = columns.numbers(np.ones(n) if root is None else 1.0 / root)
+        self.row_df_ = math.inf if rows is None else rows.df
+        data = gaussian_data(op, seen, groups, options, root)
+        solution = solve(data, groups, options, self._progress(), stage)
+        if root is not None:  # the objective is that of the rows without their weights
+            path = solution.objective_path + kept.size * float(np.sum(np.log(root)))
+            solution = solution._replace(objective_path=path)
         self._set_results(solution, columns, mean, columns.length(scale))
 
     def _check_groups_supported(self, names: list[Likelihood]) -> None:
@@ -456,7 +485,9 @@ class SCA(HasDensity, SparseProjection):
         groups = varying_view_columns(self.view_columns_, table.kept, X.shape[1])
         stage = self._open_stage(checkpoint, X, views_given, groups=rows.labels[rows.codes])
         options = self._options(len(groups), columns, table.size)
-        solution = solve_groups(table, groups, options, self._progress(), stage)
+        solution = solve(grouped_fit_data(table), groups, options, self._progress(), stage)
+        noise = np.where(table.varying_in_group, solution.noise, np.nan)
+        solution = solution._replace(noise=noise)
         self._set_group_results(solution, columns, table, rows)
 
     def _fit_non_gaussian(
@@ -480,9 +511,8 @@ class SCA(HasDensity, SparseProjection):
         per_unit = np.where(gaussian, deviation / size, np.minimum(deviation / slope, 2.0))
         stage = self._open_stage(checkpoint, X, views_given)
         options = self._options(len(groups), columns, size)
-        solution = solve_non_gaussian(
-            rows, op, per_unit, inside, groups, options, self._progress(), stage
-        )
+        data = non_gaussian_data(rows, op, per_unit, inside, options)
+        solution = solve(data, groups, options, self._progress(), stage)
         self.likelihood_ = list(names)
         thresholds = spread(rows.linear_threshold[None, :], kept, self.n_features_in_)[0]
         self.linear_threshold_ = columns.numbers(np.where(thresholds > 0, thresholds, 1.0))
@@ -669,6 +699,7 @@ class SCA(HasDensity, SparseProjection):
         check_choice("prior", self.prior, get_args(Prior))
         check_choice("noise", self.noise, get_args(Noise))
         check_choice("rotation", self.rotation, get_args(Rotation))
+        check_choice("row_scale", self.row_scale, ("auto", "equal"))
         check_non_negative("shape", self.shape)
         check_non_negative("rate", self.rate)
         check_non_negative("tol", self.tol)
@@ -697,7 +728,9 @@ class SCA(HasDensity, SparseProjection):
                 "`explained_variance_per_view_` between factors instead."
             )
         explained = to_numpy(self.explained_variance_).astype(float)
-        residual = (self._column_noise() + self._loading_variance())[to_numpy(self.varying_)]
+        residual = (
+            to_numpy(self.feature_noise_variance_).astype(float) + self._loading_variance()
+        )[to_numpy(self.varying_)]
         ratio = explained / (explained.sum() + residual.sum())
         return from_numpy(ratio, self.explained_variance_, self.explained_variance_.dtype)
 
@@ -769,13 +802,7 @@ class SCA(HasDensity, SparseProjection):
             Factor scores.
         """
         X = self._validate_rows(X)
-        codes = self._group_codes(groups, X)
-        if non_gaussian := self._non_gaussian_model():
-            Z = non_gaussian.posteriors(X)[0]
-        elif grouped := self._grouped_model():
-            Z = grouped.posterior_means(X, codes)
-        else:
-            Z = posterior_means(X, self._factors())
+        Z = self._model().posterior_means(X, self._group_codes(groups, X))
         return array_namespace(Z).astype(Z, X.dtype, copy=False) if is_floating(X) else Z
 
     def inverse_transform(self, X: Table) -> Array:
@@ -818,13 +845,7 @@ class SCA(HasDensity, SparseProjection):
             Log densities.
         """
         X = self._validate_rows(X)
-        codes = self._group_codes(groups, X)
-        if grouped := self._grouped_model():
-            return grouped.log_densities(X, codes)
-        varying = np.flatnonzero(to_numpy(self.varying_))
-        if non_gaussian := self._non_gaussian_model():
-            return non_gaussian.take(varying).posteriors(take_columns(X, varying))[2]
-        return row_log_densities(take_columns(X, varying), self._factors(varying))
+        return self._model().log_densities(X, self._group_codes(groups, X))
 
     def score(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> float:
         """Return the mean log density of the rows of ``X``.
@@ -882,19 +903,11 @@ class SCA(HasDensity, SparseProjection):
         check_in_memory(X, "`predict_view` requires")
         X = container_of(X).to_dense(X)
         X[:, columns] = np.nan
-        codes = self._group_codes(groups, X)
-        return self._predict(X, columns, codes)
+        return self._predict(X, columns, self._group_codes(groups, X))
 
     def _predict(self, X: Table, columns: np.ndarray, codes: np.ndarray | None) -> Prediction:
         """Predict new observations of columns, given the observed entries of the rows."""
-        if non_gaussian := self._non_gaussian_model():
-            return Prediction(*non_gaussian.moments(X, columns))
-        if grouped := self._grouped_model():
-            mean, variance = grouped.moments(X, columns, codes)
-        else:
-            model = self._factors()
-            mean = conditional_mean(X, model, columns)
-            variance = conditional_variance(X, model, columns)
+        mean, variance = self._model().moments(X, columns, codes)
         return Prediction(mean, np.where(to_numpy(self.varying_)[columns], variance, 0.0))
 
     def impute(self, X: Table, *, groups: ArrayLike | None = None, return_std: bool = False) -> Any:
@@ -936,13 +949,7 @@ class SCA(HasDensity, SparseProjection):
             if container.stays_in_place:
                 return array_namespace(rows).asarray(rows, copy=True)
             return rows if listed else deepcopy(X)
-        all_columns = np.arange(self.n_features_in_)
-        if non_gaussian := self._non_gaussian_model():
-            mean = non_gaussian.moments(rows, all_columns)[0]
-        elif grouped := self._grouped_model():
-            mean = grouped.moments(rows, all_columns, codes)[0]
-        else:
-            mean = conditional_mean(rows, self._factors(), all_columns)
+        mean = self._model().moments(rows, np.arange(self.n_features_in_), codes)[0]
         full = dense_with_missing(rows)
         missing = np.isnan(full)
         full[missing] = mean[missing]
@@ -972,12 +979,38 @@ class SCA(HasDensity, SparseProjection):
             for table, columns in pairs
         ]
 
-    def _factors(self, columns: np.ndarray | None = None) -> Factors:
-        """Return the fitted Gaussian model of all or some columns."""
-        variance, mean = self._loading_variance(), to_numpy(self.mean_).astype(float)
-        precision = 1.0 / (self._column_noise() + variance)
-        model = Factors(self._loadings(), precision, mean, *self._sparse_scores())
-        return model if columns is None else model.take(columns)
+    def _model(self) -> FittedModel:
+        """Return the fitted model of all groups of samples."""
+        L, noise = self._loadings(), to_numpy(self.feature_noise_variance_).astype(float)
+        if len(getattr(self, "groups_", ())) < 2:
+            likelihood = threshold = None
+            if self._first_non_gaussian() is None:
+                noise = noise + self._loading_variance()
+            else:
+                likelihood = column_likelihoods(
+                    self.likelihood_, self.view_columns_, self.n_features_in_
+                )
+                threshold = to_numpy(self.linear_threshold_).astype(float)
+            mean = to_numpy(self.mean_).astype(float)
+            probability, variance = self._sparse_scores()
+            df = getattr(self, "row_df_", math.inf)
+            model = Factors(L, 1.0 / noise, mean, probability, variance, likelihood, threshold, df)
+            varying = to_numpy(self.varying_)[None, :]
+            return FittedModel((model,), np.ones((1, L.shape[1])), varying, np.ones(1))
+        sizes = to_numpy(self.group_sizes_)
+        factor_variance = to_numpy(self.factor_variance_per_group_).astype(float)
+        rows = zip(
+            factor_variance,
+            to_numpy(self.group_noise_variance_).astype(float),
+            to_numpy(self.group_means_).astype(float),
+            strict=True,
+        )
+        groups = tuple(
+            Factors(L * np.sqrt(v), 1.0 / (noise + self._loading_variance(v)), mean)
+            for v, noise, mean in rows
+        )
+        varying = to_numpy(self.group_varying_)
+        return FittedModel(groups, factor_variance, varying, sizes / sizes.sum())
 
     def _gaussian_model(self, method: str, group: object) -> tuple[Factors, np.ndarray]:
         """Return the model of the varying columns, or of those varying in a group.
@@ -988,8 +1021,8 @@ class SCA(HasDensity, SparseProjection):
         name = self._first_non_gaussian()
         if name is not None:
             raise ParameterError(
-                f"`{method}` requires Gaussian views, got `likelihood` {name!r}. The rows have no "
-                "Gaussian distribution; use `predict_view` for means and variances."
+                f"`{method}` requires Gaussian views, got `likelihood` {name!r}. Under this "
+                "likelihood, the rows are not Gaussian; use `predict_view` for means and variances."
             )
         labels = getattr(self, "groups_", None)
         if group is not None and labels is None:
@@ -997,20 +1030,16 @@ class SCA(HasDensity, SparseProjection):
                 f"`group` must be None for a model fitted without groups, got {group!r}."
             )
         names = [] if labels is None else labels.tolist()
-        grouped = self._grouped_model()
-        if group is None and grouped:
+        if group is None and len(names) > 1:
             raise ParameterError(
                 f"`{method}` requires `group`, because the covariance differs between the "
                 f"{len(names)} groups. Pass one of `groups_`, for example `group={names[0]!r}`."
             )
         if group is not None and group not in names:
             raise ParameterError(f"`group` must be one of `groups_`, {names}, got {group!r}.")
-        if grouped:
-            g = names.index(group)
-            columns = np.flatnonzero(grouped.varying_in_group[g])
-            return grouped.factors(g).take(columns), columns
-        columns = np.flatnonzero(to_numpy(self.varying_))
-        return self._factors(columns), columns
+        model, g = self._model(), names.index(group) if group is not None else 0
+        columns = np.flatnonzero(model.varying_in_group[g])
+        return model.groups[g].take(columns), columns
 
     def _expand_matrix(self, matrix: np.ndarray, columns: np.ndarray) -> Array:
         """Expand a matrix of some columns to all columns, with zeros elsewhere."""
@@ -1025,37 +1054,6 @@ class SCA(HasDensity, SparseProjection):
     def _group_codes(self, groups: ArrayLike | None, X: Table) -> np.ndarray | None:
         """Return the group numbers of new rows, None without (known) groups."""
         return encode_groups(groups, X.shape[0], getattr(self, "groups_", None))
-
-    def _grouped_model(self) -> GroupedModel | None:
-        """Return the fitted model of several groups, if there are several."""
-        if len(getattr(self, "groups_", ())) < 2:
-            return None
-        sizes = to_numpy(self.group_sizes_)
-        factor_variance = to_numpy(self.factor_variance_per_group_).astype(float)
-        noise = to_numpy(self.group_noise_variance_).astype(float)
-        residual = [
-            n + self._loading_variance(v) for n, v in zip(noise, factor_variance, strict=True)
-        ]
-        return GroupedModel(
-            self._loadings(),
-            factor_variance,
-            to_numpy(self.group_means_).astype(float),
-            np.stack(residual),
-            to_numpy(self.group_varying_),
-            sizes / sizes.sum(),
-        )
-
-    def _non_gaussian_model(self) -> NonGaussianModel | None:
-        """Return the fitted model if a view is not Gaussian."""
-        if self._first_non_gaussian() is None:
-            return None
-        return NonGaussianModel(
-            self._loadings(),
-            1.0 / self._column_noise(),
-            to_numpy(self.mean_).astype(float),
-            column_likelihoods(self.likelihood_, self.view_columns_, self.n_features_in_),
-            to_numpy(self.linear_threshold_).astype(float),
-        )
 
     def _loading_variance(self, factor_variance: np.ndarray | float = 1.0) -> np.ndarray:
         """Return the variance of each column due to uncertain loadings.
@@ -1077,16 +1075,12 @@ class SCA(HasDensity, SparseProjection):
         loadings = getattr(self, "loadings_mean_", self.components_)
         return to_numpy(loadings).T.astype(float)
 
-    def _sparse_scores(self) -> tuple[np.ndarray, np.ndarray] | tuple[()]:
-        """Return probabilities of non-zero scores, and variances of loadings."""
+    def _sparse_scores(self) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+        """Return probabilities of non-zero scores, and variances of loadings, if not Gaussian."""
         probability = to_numpy(getattr(self, "score_probability_", np.ones(1))).astype(float)
         if np.all(probability == 1.0):
-            return ()
+            return None, None
         return probability, to_numpy(self.components_std_).astype(float).T ** 2
-
-    def _column_noise(self) -> np.ndarray:
-        """Return the noise variance of each column."""
-        return to_numpy(self.feature_noise_variance_).astype(float)
 
     def _validate_rows(self, X: Table) -> Table:
         """Return new rows as one data matrix; None in a list is a missing view."""

@@ -61,8 +61,8 @@ def check_groups(rows: RowGroups, X: Table) -> None:
         first = rows.labels.tolist()[single[0]]
         count = "1 group" if single.size == 1 else f"{single.size} groups"
         raise ParameterError(
-            f"`groups` must have at least 2 rows per group, got {count} with a single row, first "
-            f"{first!r}. Drop these rows, or merge groups."
+            f"`groups` must have at least 2 rows per group, got {count} with a single row, such "
+            f"as {first!r}. Drop these rows, or merge groups."
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ...data import DenseOperator, Operator
 from ...inference.loop import iterate
 from ...numerics.spectrum import spectrum
-from .model import FactorParameters, State, ViewLayout, init, variational_step
+from .model import FactorParameters, State, ViewLayout, init, step
 from .n_factors import RunFrom, compare_after_equal_iterations
 from .point_normal import FACTOR_FIELDS, PointNormal, initial_posterior
 from .scores import SparseScores
@@ -27,7 +27,7 @@ MIN_GAIN = 1.0
 
 
 def add_factors(
-    data: SparseScores, state: State, lay: ViewLayout, run_from: RunFrom[State]
+    data: SparseScores, state: State, lay: ViewLayout, run_from: RunFrom
 ) -> tuple[State, ViewLayout]:
     """Add one shared factor of the residuals at a time, while the bound increases."""
     while lay.block.size < min(data.n, data.p) - 1:
@@ -46,9 +46,9 @@ def _residual_factor(
     data: SparseScores, now: FactorParameters, lay: ViewLayout
 ) -> FactorParameters | None:
     """Fit one factor to the residuals; None if it has no loadings."""
-    assert now.scores is not None
+    assert isinstance(now.scores, PointNormal)
     op = residual_operator(data, now)
-    alone = SparseScores(op, None if data.seen is None else data.seen > 0)
+    alone = SparseScores(op, None if data.seen is None else data.seen.seen, data.root)
     scale = np.sqrt(lay.of_columns(now.tau))
     direction = np.asarray(spectrum(op.scale_columns(scale), 1).directions(1))[:, 0]
     Z = op.matmul((scale * direction)[:, None])
@@ -66,7 +66,7 @@ def _residual_factor(
         scores=initial_posterior(Z, data.member), sparse=first.sparse._replace(unit=unit)
     )
     run = iterate(
-        partial(variational_step, alone, one),
+        partial(step, alone, one, None),
         State(first, first, -math.inf),
         max_iter=N_RESIDUAL_ITERATIONS,
         tol=RESIDUAL_TOL * float(data.observed.sum()),
@@ -77,12 +77,12 @@ def _residual_factor(
 
 def residual_operator(data: SparseScores, now: FactorParameters) -> Operator:
     """Return the residuals of the current factors; zero for missing entries."""
-    assert now.scores is not None
-    left = np.column_stack([now.scores.mean, np.ones(data.n)])
+    assert isinstance(now.scores, PointNormal)
+    left = np.column_stack([now.scores.mean, data.root])
     right = np.vstack([now.L.T, now.mu])
     if data.seen is None:
         return data.op.subtract_product(left, right)
-    return DenseOperator(data.seen * (data.op.dense() - left @ right))
+    return DenseOperator(data.seen.seen * (data.op.dense() - left @ right))
 
 
 def _append(
@@ -92,8 +92,8 @@ def _append(
     L = np.column_stack([now.L, factor.L])
     assert now.sparse is not None
     assert factor.sparse is not None
-    assert now.scores is not None
-    assert factor.scores is not None
+    assert isinstance(now.scores, PointNormal)
+    assert isinstance(factor.scores, PointNormal)
     sparse = _join(now.sparse, factor.sparse)
     wider = now._replace(
         L=L,

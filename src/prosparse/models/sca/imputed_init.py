@@ -14,7 +14,7 @@ import numpy as np
 
 from ...data import Operator
 from ...inference.loop import iterate
-from .model import State, ViewLayout, accelerator, max_precisions, variational_step
+from .model import State, ViewLayout, accelerator, max_precisions, step
 from .point_normal import FACTOR_FIELDS
 from .samples import CompleteSamples, reduce_rows
 
@@ -38,7 +38,7 @@ def fit_imputed(
     n, p = imputed.shape
     samples = CompleteSamples(reduce_rows(imputed), n)
     run = iterate(
-        partial(variational_step, samples, lay),
+        partial(step, samples, lay, None),
         first,
         max_iter=max_iter,
         tol=max(tol, IMPUTED_TOLERANCE) * n * p,

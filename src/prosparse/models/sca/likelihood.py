@@ -55,8 +55,9 @@ def softplus(u: np.ndarray) -> np.ndarray:
 def _softplus_bound(second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return w, k of -log(1 + exp(u)) >= k - u/2 - w u^2 / 2, best for E u^2."""
     xi = np.sqrt(np.maximum(second, 1e-12))
-    w = np.tanh(0.5 * xi) / (2.0 * xi)
-    return w, 0.5 * w * xi * xi + 0.5 * xi - softplus(xi)
+    decay = np.exp(-xi)
+    w = (1.0 - decay) / ((1.0 + decay) * (2.0 * xi))  # tanh(xi / 2) / (2 xi)
+    return w, 0.5 * xi * (w * xi - 1.0) - np.log(1.0 + decay)
 
 
 def bernoulli_bound(x: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Quadratic:
@@ -69,18 +70,26 @@ def poisson_bound(
     x: np.ndarray, mean: np.ndarray, variance: np.ndarray, linear_threshold: np.ndarray
 ) -> Quadratic:
     """Return the best bound of counts for these moments of eta."""
+    x, mean = np.atleast_1d(x), np.atleast_1d(mean)
     shift = np.log(linear_threshold)
     u = mean - shift
     w, k = _softplus_bound(u * u + variance)
+    w *= linear_threshold
+    k *= linear_threshold
+    b = np.broadcast_to(-0.5 * linear_threshold, w.shape).copy()
+    # Most counts are zero. The log rate concerns the others only.
+    x, u_of_all, shift_of_all = np.broadcast_arrays(x, u, shift)
+    some = np.nonzero(x)
+    count, u = x[some], u_of_all[some]
     rate = softplus(u)
     log_rate = np.where(u > -30.0, np.log(np.maximum(rate, 1e-300)), u)
     slope = np.where(u > -30.0, expit(u) / np.maximum(rate, 1e-300), 1.0)
-    w = linear_threshold * w + MAX_CURVATURE * x
-    b = x * (slope + MAX_CURVATURE * u) - 0.5 * linear_threshold
-    k = linear_threshold * k + x * (log_rate - slope * u - 0.5 * MAX_CURVATURE * u * u)
-    k += x * shift - gammaln(x + 1.0)
+    w[some] += MAX_CURVATURE * count
+    b[some] += count * (slope + MAX_CURVATURE * u)
+    constant = log_rate - slope * u - 0.5 * MAX_CURVATURE * u * u + shift_of_all[some]
+    k[some] += count * constant - gammaln(count + 1.0)
     # Change of variable from u to eta = u + shift.
-    return Quadratic(w, b + w * shift, k - b * shift - 0.5 * w * shift * shift)
+    return Quadratic(w, b + w * shift, k - shift * (b + 0.5 * w * shift))
 
 
 def log_density(

@@ -19,8 +19,9 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ...data.observation_mask import Observed
-from .point_normal import PointNormal
-from .samples import FactorMoments
+from .model import Scores
+from .packed import pack, pack_outer, unpack
+from .samples import FactorMoments, Samples
 
 # Maximum size of the covariances of a block of patterns.
 MAX_PATTERN_ENTRIES = 2**19
@@ -47,7 +48,7 @@ class PatternPosteriors(NamedTuple):
     Z: np.ndarray  # (rows, Q) <z_n>
 
 
-class IncompleteSamples:
+class IncompleteSamples(Samples):
     """Data with missing values: q(z_n) depends on the observed entries of a row.
 
     Rows with the same missing variables share S_n. A missing view therefore costs one additional
@@ -73,24 +74,18 @@ class IncompleteSamples:
     ) -> Iterator[PatternPosteriors]:
         """Yield q(z_n) by [AB08] (17) or, with covariances C of the loadings, (25)."""
         Q = L.shape[1]
-        lower = np.tril_indices(Q)
-        outer = L[:, lower[0]] * L[:, lower[1]]  # (p, Q (Q + 1) / 2)
-        if C is not None:
-            outer += C[:, lower[0], lower[1]]
-        outer *= tau[:, None]
+        outer = tau[:, None] * pack_outer(L, C)
         weighted = tau[:, None] * L
         direct = not np.max(outer.sum(axis=0), initial=0.0) < MAX_SUBTRACTED_PRECISION
         # The contribution of the offsets to tau L'(x - mu) depends on the pattern only.
         terms = np.hstack([outer, mu[:, None] * weighted])
-        triangle_index = np.empty((Q, Q), dtype=int)  # position of each entry in the lower triangle
-        triangle_index[lower] = triangle_index.T[lower] = np.arange(lower[0].size)
         Y = self.X @ weighted
         ends = np.cumsum(self.in_pattern)
         step = max(1, MAX_PATTERN_ENTRIES // (Q * Q))
         for start in range(0, ends.size, step):
             block = slice(start, min(start + step, ends.size))
             sums = self.patterns.sums(block, terms, direct)
-            precision = sums[:, triangle_index]
+            precision = unpack(sums[:, :-Q], Q)
             precision.reshape(len(sums), -1)[:, :: Q + 1] += 1.0
             S, log_det = invert_stack(precision)
             begin = ends[start - 1] if start else 0
@@ -129,13 +124,11 @@ class IncompleteSamples:
         C: np.ndarray | None,
         tau: np.ndarray,
         mu: np.ndarray,
-        scores: PointNormal | None = None,
+        scores: Scores | None = None,
     ) -> FactorMoments:
         """Return the sums over the rows of the moments of q(z) (E step)."""
         p, Q = L.shape
-        lower = np.tril_indices(Q)
-        half = lower[0].size
-        sums = np.zeros((p, half + Q))  # lower triangles of <z z'>, and <z>
+        sums = np.zeros((p, Q * (Q + 1) // 2 + Q))  # lower triangles of <z z'>, and <z>
         zz = np.zeros((Q, Q))
         Z, log_det, explained = np.empty((self.n, Q)), 0.0, 0.0
         for q in self.posteriors(L, C, tau, mu):
@@ -143,7 +136,7 @@ class IncompleteSamples:
             second = _sums_of_outer_products(q)
             second += count[:, None, None] * q.S
             zz += second.sum(axis=0)
-            terms = np.hstack([second[:, lower[0], lower[1]], _sums_of_means(q)])
+            terms = np.hstack([pack(second), _sums_of_means(q)])
             sums += self.patterns.sums_over_rows(q.patterns, terms)
             log_det += float(count @ q.log_det)
             explained += float(np.sum(q.Y * q.Z))
@@ -152,12 +145,9 @@ class IncompleteSamples:
         if C is None and squares > MAX_SIGNAL_TO_NOISE * self.observed.sum():
             # Avoid cancellation in the exact likelihood of point estimates.
             explained = squares - float(np.sum(self.squared_distances(L, tau, mu, Z)))
-        A = np.empty((p, Q, Q))
-        A[:, lower[0], lower[1]] = sums[:, :half]
-        A[:, lower[1], lower[0]] = sums[:, :half]
-        z_sum = sums[:, half:]
+        A, z_sum = unpack(sums[:, :-Q], Q), sums[:, -Q:]
         G = self.X.T @ Z - mu[:, None] * z_sum
-        return FactorMoments(A, G, z_sum, zz, log_det, explained)
+        return FactorMoments(A, G, z_sum, zz, log_det, explained, np.sum(Z * Z, axis=0))
 
 
 def _pattern_slices(counts: np.ndarray) -> list[slice] | None:

@@ -23,7 +23,7 @@ the observed column means (zero for complete data).
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -37,9 +37,14 @@ from .hyperbolic import HyperbolicPrior
 from .loadings import loadings_divergence, update_ard_rows, update_map_rows
 from .noise import NoisePrior, initial_noise_prior, update_noise
 from .point_normal import PointNormal, initial_posterior, update_unknowns
-from .samples import FactorMoments, Samples
+
+if TYPE_CHECKING:
+    from .samples import FactorMoments, Samples
 
 MAX_FACTORS = 10_000
+
+# Factor variances of a group below this value count as zero.
+MIN_VARIANCE = 1e-12
 
 # Minimum noise variance, relative to the mean square of a noise class. The likelihood is unbounded
 # if the loadings fit a view exactly.
@@ -70,8 +75,6 @@ N_SWEEPS = 2
 Noise = Literal["view", "feature", "learned"]
 Prior = Literal["ard", "point-normal", "hyperbolic"]
 
-ParametersOf = TypeVar("ParametersOf", bound=Any)
-
 
 class ViewLayout(NamedTuple):
     """Assignment of columns to views and noise classes, and of factors to views."""
@@ -93,8 +96,11 @@ class ViewLayout(NamedTuple):
         return values if self.noise_has_prior else self.member @ values
 
     def of_columns(self, values: Array) -> Array:
-        """Expand a value per noise class to a value per column."""
-        if self.noise_has_prior:
+        """Expand a value per noise class to a value per column.
+
+        Values of several groups (G, p) are those of columns.
+        """
+        if self.noise_has_prior or values.ndim > 1:
             return values
         return array_namespace(values).take(values, self.view, axis=0)
 
@@ -105,28 +111,27 @@ class ViewLayout(NamedTuple):
         return ViewLayout(view, allowed, self.block, noise, member, self.units)
 
 
+class Scores(Protocol):
+    """Posterior or prior of the scores, unless it is N(0, I) for each sample."""
+
+    def rescale(self, r: Array) -> Any:
+        """Return the scores times ``r`` (Q,)."""
+
+    def take(self, keep: Array) -> Any:
+        """Return the scores of some factors."""
+
+
 class FactorParameters(NamedTuple):
-    """Parameters of the model."""
+    """Parameters of the model, with G groups of samples if the scores are those of groups."""
 
     L: Array  # (p, Q) loadings: posterior means (ard) or maximum a posteriori (hyperbolic)
     C: Array | None  # (p, Q, Q) posterior covariances (ard)
     t: Array | None  # (p, Q) prior variances 1/gamma (ard), 0 for excluded loadings
-    tau: Array  # (K,) noise precisions
-    mu: Array  # (p,)
+    tau: Array  # (K,) noise precisions; (G, p) of groups
+    mu: Array  # (p,) or (G, p)
     sparse: PointNormal | None = None  # posterior of the loadings (point-normal)
-    scores: PointNormal | None = None  # posterior of the scores, None if it is Gaussian
+    scores: Scores | None = None  # None if they are Gaussian with unit variance
     noise: NoisePrior | None = None  # learned prior of the noise precisions
-
-
-class HasLoadings(Protocol):
-    """Parameters with the posterior of the loadings."""
-
-    @property
-    def L(self) -> Array: ...
-    @property
-    def t(self) -> Array | None: ...
-    @property
-    def sparse(self) -> PointNormal | None: ...
 
 
 class State(NamedTuple):
@@ -180,8 +185,12 @@ def init(
     L: np.ndarray,
     residual_variance: np.ndarray,
     prior: Prior,
+    system: int = 0,
 ) -> State:
-    """Return the state before the first step."""
+    """Return the state before the first step.
+
+    Learned noise variances are nearly equal in the units ``system``.
+    """
     L, residual_variance = (as_like(part, samples.squares) for part in (L, residual_variance))
     xp = array_namespace(L)
     count = lay.total(samples.observed)
@@ -190,7 +199,7 @@ def init(
     first = initial_parameters(lay, L, 1.0 / noise, xp.zeros_like(L[:, 0]), prior)
     if lay.units is not None and prior != "hyperbolic":
         member, variance = to_numpy(lay.member), to_numpy(noise)
-        learned = initial_noise_prior(variance, member, lay.units)
+        learned = initial_noise_prior(variance, member, lay.units, system)
         found = update_noise(
             variance * to_numpy(count), to_numpy(count), member, lay.units, learned
         )
@@ -211,32 +220,43 @@ def initial_parameters(
     return FactorParameters(L, C, None, tau, mu, initial_posterior(L, lay.member, lay.allowed))
 
 
-# --- SCA-1: variational posteriors of loadings and scores
+# --- step
 
 
-def variational_step(samples: Samples, lay: ViewLayout, state: State) -> State:
-    """Update q(z), q(Lambda), its prior, mu, tau and the scale of z."""
+def step(samples: Samples, lay: ViewLayout, prior: HyperbolicPrior | None, state: State) -> State:
+    """Update q(z), the loadings and their prior, mu, tau and the scale of z.
+
+    ``prior`` is None for variational posteriors of the loadings (SCA-1). With a hyperbolic prior
+    (SCA-2), the bound is the log posterior of the parameters before the step, or a lower bound of
+    that after the step if q(z) is not exact.
+    """
     now = state.ahead
     xp, tau = array_namespace(now.L), lay.of_columns(now.tau)
-    m = samples.moments(now.L, now.C, tau, now.mu, now.scores)  # (25)
-    found = update_loadings(lay, now, tau, m.A, m.G)  # (26) and gamma of (27)
-    mu, noise = update_offsets_and_noise(samples, lay, now, m, found.L, found.C)
-    if m.scores is None:
-        variance = xp.linalg.diagonal(m.zz) / samples.n  # 1/Phi, (27)
-        divergence = 0.5 * (samples.n * float(xp.sum(xp.log(variance))) - m.log_det)
+    m = samples.moments(now.L, now.C, tau, now.mu, now.scores)  # (17), (25)
+    weight = tau if m.weight is None else m.weight
+    found = update_loadings(lay, now, prior, weight, m.A, m.G)  # (20), (26) and gamma of (27)
+    mu, noise = samples.update_offsets_and_noise(lay, now, m, found.L, found.C)
+    updated = now._replace(tau=noise.tau, noise=noise.prior, mu=mu)
+    if prior is not None:
+        if m.explained is not None:
+            bound = log_posterior(samples, lay, prior, now, m)
+            return State(now, updated._replace(L=found.L), bound)
+        variance = xp.ones_like(now.L[0, :])
+        divergence = 0.5 * (float(xp.sum(xp.linalg.diagonal(m.zz) - samples.n)) - m.log_det)
+        log_prior = float(np.sum(prior.log_density(found.L[lay.allowed])))
     else:
-        variance, divergence = m.scores.second_moment[0, :], m.scores.divergence
-        variance = xp.where(variance > 0, variance, 1.0)
-    bound = noise.log_density - divergence + found.log_prior
+        log_prior = found.log_prior
+        variance = xp.linalg.diagonal(m.zz) / samples.n if m.variance is None else m.variance
+        variance = xp.where(variance > 0, variance, 1.0)  # 1/Phi, (27)
+        divergence = (
+            0.5 * (samples.n * float(xp.sum(xp.log(variance))) - m.log_det)
+            if m.divergence is None
+            else m.divergence
+        )
     r = xp.sqrt(variance)
-    updated = now._replace(
-        tau=noise.tau,
-        noise=noise.prior,
-        mu=mu,
-        scores=None if m.scores is None else m.scores.rescale(1.0 / r),
-    )
+    updated = updated._replace(scores=None if m.scores is None else m.scores.rescale(1.0 / r))
     updated = found.rescale(r, updated)
-    return State(updated, updated, bound)
+    return State(updated, updated, noise.log_density - divergence + log_prior)
 
 
 class UpdatedLoadings(NamedTuple):
@@ -246,9 +266,9 @@ class UpdatedLoadings(NamedTuple):
     C: Array | None
     t: Array | None
     sparse: PointNormal | None
-    log_prior: float  # log prior of the zeros minus the divergence of q(Lambda) from its prior
+    log_prior: float  # variational: log prior of the zeros minus KL(q(Lambda) | prior)
 
-    def rescale(self, r: Array, parameters: ParametersOf) -> ParametersOf:
+    def rescale(self, r: Array, parameters: FactorParameters) -> FactorParameters:
         """Return ``parameters`` with these loadings times ``r`` (Q,); overwrites C."""
         C = self.C
         if C is not None:
@@ -262,13 +282,23 @@ class UpdatedLoadings(NamedTuple):
 
 
 def update_loadings(
-    lay: ViewLayout, now: HasLoadings, tau: Array, A: Array, G: Array
+    lay: ViewLayout,
+    now: FactorParameters,
+    prior: HyperbolicPrior | None,
+    tau: Array,
+    A: Array,
+    G: Array,
 ) -> UpdatedLoadings:
     """Update q(Lambda) and its prior, given the moments of the factors.
 
     A (1 or p, Q, Q) are sums of <z z'>, G (p, Q) sums of (x - mu) <z>, tau (p,) noise precisions.
     """
     xp = array_namespace(G)
+    if prior is not None:
+        L = now.L
+        for _ in range(N_SWEEPS):
+            L = update_map_rows(L, tau, A, G, lay.allowed, prior)
+        return UpdatedLoadings(L, None, None, None, 0.0)
     if now.sparse is None:
         assert now.t is not None
         cost = xp.take(inclusion_prior(lay, now.t).cost, lay.view, axis=0)
@@ -308,22 +338,7 @@ def inclusion_prior(lay: ViewLayout, t: Array) -> InclusionPrior:
     return InclusionPrior(xp.log1p(-probability) - xp.log(probability), float(total))
 
 
-# --- SCA-2: hyperbolic prior
-
-
-def hyperbolic_step(
-    samples: Samples, lay: ViewLayout, prior: HyperbolicPrior, state: State
-) -> State:
-    """Evaluate the log posterior and update the parameters by EM."""
-    now = state.ahead
-    tau = lay.of_columns(now.tau)
-    m = samples.moments(now.L, None, tau, now.mu)  # (17)
-    bound = log_posterior(samples, lay, prior, now, m)
-    L = now.L
-    for _ in range(N_SWEEPS):
-        L = update_map_rows(L, tau, m.A, m.G, lay.allowed, prior)  # (20)
-    mu, noise = update_offsets_and_noise(samples, lay, now, m, L, None)
-    return State(now, FactorParameters(L, None, None, noise.tau, mu), bound)
+# --- hyperbolic prior: exact log posterior
 
 
 def log_posterior(
@@ -349,7 +364,7 @@ def log_likelihood(
     return 0.5 * float(noise + m.log_det + m.explained)
 
 
-# --- both priors
+# --- offsets and noise
 
 
 class UpdatedNoise(NamedTuple):
@@ -372,25 +387,37 @@ def update_offsets_and_noise(
     L: Array,
     C: Array | None,
 ) -> tuple[Array, UpdatedNoise]:
-    """Return mu and the noise, [AB08] (19), (21), (27), (28)."""
+    """Return mu and the noise, [AB08] (19), (21), (27), (28).
+
+    The expected log density of a column with precision tau is tau (value - squares / 2), up to the
+    constants of the noise. The moments of samples with weights are multiplied by tau.
+    """
     xp = array_namespace(L)
-    mu = -xp.sum(L * m.z_sum, axis=1) / samples.observed
-    cross = xp.sum(L * m.G, axis=1) - (mu - now.mu) * xp.sum(L * m.z_sum, axis=1)
+    projected = xp.sum(L * m.z_sum, axis=1)
+    w_sum = samples.observed if m.w_sum is None else m.w_sum
+    mu = (m.b_sum - projected) / w_sum
     if m.A.shape[0] == 1:
         A = m.A[0, ...]
         square = xp.sum((L @ A) * L, axis=1)
         if C is not None:
             square = square + xp.reshape(C, (L.shape[0], -1)) @ xp.reshape(A, (-1,))
-    else:  # values are missing
+    else:  # values are missing, or entries have weights
         square = np.einsum("ijk,ij,ik->i", m.A, L, L, optimize=True)
         square = square if C is None else square + np.einsum("ijk,ijk->i", m.A, C)
-    spread = samples.squares + samples.observed * mu**2
-    residual = lay.total(spread - 2.0 * cross + square)
-    return mu, update_noise_classes(samples, lay, now, residual)
+    cross = xp.sum(L * m.G, axis=1) - (mu - now.mu) * projected
+    value = mu * m.b_sum + cross - 0.5 * (mu**2 * w_sum + square)
+    if samples.gaussian is None:
+        residual = lay.total(samples.squares - 2.0 * value)
+        return mu, update_noise_classes(samples, lay, now, residual)
+    # All entries of a Gaussian column have weight tau: the residual does not depend on it.
+    residual = lay.total(samples.squares - 2.0 * value / lay.of_columns(now.tau))
+    noise = update_noise_classes(samples, lay, now, residual)
+    bounds = m.k_sum + float(value[~samples.gaussian].sum())
+    return mu, noise._replace(log_density=noise.log_density + bounds)
 
 
 def update_noise_classes(
-    samples: ColumnSquares, lay: ViewLayout, now: FactorParameters, residual: Array
+    samples: Samples, lay: ViewLayout, now: FactorParameters, residual: Array
 ) -> UpdatedNoise:
     """Update the noise precisions, given expected squared residuals (K,) of the noise classes."""
     xp, count = array_namespace(residual), lay.total(samples.observed)
@@ -411,8 +438,12 @@ def update_noise_classes(
         return UpdatedNoise(tau, learned.prior, learned.log_marginal + constant)
     more, square_more, _ = noise_prior(samples, lay, now.tau)
     tau = (count + more) / xp.maximum(residual + square_more, floor)
+    if samples.gaussian is not None:  # noise precisions of other classes are one
+        gaussian = np.bincount(lay.noise, weights=samples.gaussian) > 0
+        tau, residual = np.where(gaussian, tau, 1.0), np.where(gaussian, residual, 0.0)
+        count = np.where(gaussian, count, 0.0)
     fit = 0.5 * float(xp.sum(count * xp.log(tau / (2.0 * math.pi)) - tau * residual))
-    return UpdatedNoise(tau, None, fit + noise_prior(samples, lay, tau)[2])
+    return UpdatedNoise(tau, None, fit + noise_prior(samples, lay, tau, samples.gaussian)[2])
 
 
 class ColumnSquares(Protocol):
@@ -456,23 +487,37 @@ def max_precisions(samples: ColumnSquares, lay: ViewLayout) -> Array:
 
 
 def accelerator(largest: Array) -> Anderson:
-    """Return the Anderson acceleration of loadings, offsets and log precisions.
+    """Return the Anderson acceleration of loadings, offsets, log precisions and log variances.
 
-    Precisions are limited to ``largest`` (K,), the maximum that a step can reach.
+    Precisions are limited to ``largest``, the maximum that a step can reach. The variances are
+    those of the factors in each group, if there are several.
     """
     xp = array_namespace(largest)
 
+    def parts(now: FactorParameters) -> list[Array]:
+        v = getattr(now.scores, "v", None)
+        logs = [] if v is None else [xp.log(xp.clip(v, MIN_VARIANCE, None))]
+        return [now.L, now.mu, xp.log(now.tau), *logs]
+
     def pack(state: State) -> Array:
-        now = state.ahead
-        return xp.concat([xp.reshape(now.L, (-1,)), now.mu, xp.log(now.tau)])
+        return xp.concat([xp.reshape(part, (-1,)) for part in parts(state.ahead)])
 
     def unpack(vector: Array, state: State) -> State:
-        now = state.ahead
-        size, K = now.L.shape[0] * now.L.shape[1], now.tau.shape[0]
-        L = xp.where(now.L == 0, 0.0, xp.reshape(vector[:size], now.L.shape))
-        change = xp.clip(vector[-K:] - xp.log(now.tau), -2.0, 2.0)
-        tau = xp.minimum(now.tau * xp.exp(change), largest)
-        ahead = now._replace(L=L, mu=vector[size:-K], tau=tau)
+        now, moved, first = state.ahead, [], 0
+        before = parts(now)
+        for part in before:
+            size = math.prod(part.shape)
+            moved.append(xp.reshape(vector[first : first + size], part.shape))
+            first += size
+        L = xp.where(now.L == 0, 0.0, moved[0])
+        changes = [xp.clip(a - b, -2.0, 2.0) for a, b in zip(moved[2:], before[2:], strict=True)]
+        ahead = now._replace(
+            L=L, mu=moved[1], tau=xp.minimum(now.tau * xp.exp(changes[0]), largest)
+        )
+        if len(changes) > 1:
+            scores: Any = now.scores
+            v = xp.where(scores.v > MIN_VARIANCE, scores.v * xp.exp(changes[1]), scores.v)
+            ahead = ahead._replace(scores=scores._replace(v=v))
         return state._replace(ahead=ahead)
 
     return Anderson(pack, unpack, xp)

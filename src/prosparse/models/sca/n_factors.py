@@ -1,13 +1,10 @@
-"""Number of factors: selection by the lower bound of the evidence.
-
-`select_n_factors` serves Gaussian views, other likelihoods and several groups of samples.
-"""
+"""Number of factors and of units of the noise: selection by the lower bound of the evidence."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -17,9 +14,7 @@ from ...data.arrays import Array, from_numpy, to_numpy
 from ...inference.loop import Run, StopReason
 from ...numerics.spectrum import spectrum
 from ...selection.dimension import estimate_n_components, variational_count
-from .grouped import GroupedParameters, GroupedState
 from .model import Noise, Prior, State, ViewLayout
-from .non_gaussian import NonGaussianState
 from .start import Rotation
 
 # Comparison of two numbers of factors: maximum number of iterations and tolerance per entry.
@@ -77,33 +72,36 @@ def factor_counts(op: Operator, n: int, options: SCAOptions) -> FactorCounts:
     return FactorCounts(initial, maximum)
 
 
-StateOf = TypeVar("StateOf", State, NonGaussianState, GroupedState)
+# Functions that iterate from a state: with options, or a given number of times.
+RunWith = Callable[[State, ViewLayout, "SCAOptions"], Run[State]]
+RunFrom = Callable[[State, ViewLayout, int], Run[State]]
 
 
-# Function that runs a given number of iterations from a state.
-RunFrom = Callable[[StateOf, ViewLayout, int], Run[StateOf]]
+def with_learned_noise(state: State) -> State:
+    """Return the start of iterations that learn the spread of the noise variances."""
+    now = state.fitted
+    assert now.noise is not None
+    now = now._replace(noise=now.noise._replace(system=None))
+    return State(now, now, -math.inf)
 
 
-def learn_noise(
-    starts: list[State],
+def better_noise(
+    equal: State,
     lay: ViewLayout,
-    run: Callable[[State, ViewLayout, SCAOptions], Run[State]],
+    other: State,
+    other_lay: ViewLayout,
+    run: RunWith,
     options: SCAOptions,
-) -> State:
-    """Iterate with nearly equal noise, then with different noise if its evidence is higher.
+) -> tuple[State, ViewLayout]:
+    """Return the state with different noise if its evidence is higher by `MIN_NOISE_GAIN`.
 
     Free noise variances from the start can fit single columns.
     """
-    if starts[0].ahead.noise is None:
-        return starts[0]
     rough = options._replace(max_iter=min(options.max_iter, MAX_ITER_PER_COUNT))
-    equal = max((run(state, lay, rough).state for state in starts), key=lambda state: state.bound)
-    now = equal.fitted
-    assert now.noise is not None
-    now = now._replace(noise=now.noise._replace(learned=True))
-    free = run(State(now, now, -math.inf), lay, rough).state
-    better = free if free.bound > equal.bound + MIN_NOISE_GAIN else equal
-    return State(better.fitted, better.fitted, -math.inf)
+    held, found = run(equal, lay, rough).state, run(other, other_lay, rough).state
+    if found.bound > held.bound + MIN_NOISE_GAIN:
+        return found, other_lay
+    return held, lay
 
 
 class FactorCounts(NamedTuple):
@@ -116,10 +114,10 @@ class FactorCounts(NamedTuple):
 def select_n_factors(
     counts: FactorCounts,
     n: int,
-    begin: Callable[[int, SCAOptions], tuple[StateOf, ViewLayout]],
-    run: Callable[[StateOf, ViewLayout, SCAOptions], Run[StateOf]],
+    begin: Callable[[int, SCAOptions], tuple[State, ViewLayout]],
+    run: RunWith,
     options: SCAOptions,
-) -> tuple[StateOf, ViewLayout]:
+) -> tuple[State, ViewLayout]:
     """Select the number of shared factors by the lower bound of the evidence.
 
     The number increases by a quarter while the bound gains `MIN_GAIN_PER_SAMPLE` per sample and
@@ -138,7 +136,7 @@ def select_n_factors(
         max_iter=min(options.max_iter, MAX_ITER_PER_COUNT), tol=max(options.tol, ROUGH_TOL)
     )
 
-    def run_from(state: StateOf, lay: ViewLayout, n_iter: int) -> Run[StateOf]:
+    def run_from(state: State, lay: ViewLayout, n_iter: int) -> Run[State]:
         return run(state, lay, rough._replace(max_iter=min(rough.max_iter, n_iter)))
 
     min_gain = 0.0 if options.prior == "point-normal" else MIN_GAIN_PER_SAMPLE * n
@@ -171,8 +169,8 @@ def select_n_factors(
 
 
 def _run_towards(
-    goal: float, state: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
-) -> tuple[StateOf, ViewLayout]:
+    goal: float, state: State, lay: ViewLayout, run_from: RunFrom
+) -> tuple[State, ViewLayout]:
     """Iterate until the bound exceeds ``goal`` or is predicted not to reach it."""
     for remaining in range(MAX_ITER_PER_COUNT - N_ITER_PER_ROUND, -1, -N_ITER_PER_ROUND):
         run = run_from(state, lay, N_ITER_PER_ROUND)
@@ -188,9 +186,7 @@ def _run_towards(
     return state, lay
 
 
-def prune_weakest(
-    best: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
-) -> tuple[StateOf, ViewLayout]:
+def prune_weakest(best: State, lay: ViewLayout, run_from: RunFrom) -> tuple[State, ViewLayout]:
     """Remove the weakest factors while the bound increases.
 
     The number of factors removed at once doubles after each success and halves after a failure.
@@ -209,9 +205,7 @@ def prune_weakest(
     return best, lay
 
 
-def _null_model(
-    state: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
-) -> tuple[StateOf, ViewLayout]:
+def _null_model(state: State, lay: ViewLayout, run_from: RunFrom) -> tuple[State, ViewLayout]:
     """Fit a model of one factor without free loadings: noise only."""
     state, lay = take_factors(state, lay, np.arange(1))
     now = state.ahead
@@ -230,12 +224,12 @@ def _null_model(
 
 
 def compare_after_equal_iterations(
-    held: StateOf,
+    held: State,
     lay: ViewLayout,
-    trial: StateOf,
+    trial: State,
     other: ViewLayout,
-    run_from: RunFrom[StateOf],
-) -> tuple[StateOf, StateOf]:
+    run_from: RunFrom,
+) -> tuple[State, State]:
     """Iterate two states equally until the trial leads or cannot lead.
 
     Against a state that does not move, a trial could win by its additional iterations alone.
@@ -256,12 +250,12 @@ def compare_after_equal_iterations(
     return held, trial
 
 
-def _gain_per_iteration(run: Run[StateOf]) -> float:
+def _gain_per_iteration(run: Run[State]) -> float:
     """Return the mean gain of the objective per iteration."""
     return (run.bounds[-1] - run.bounds[0]) / max(1, len(run.bounds) - 1)
 
 
-def take_factors(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[StateOf, ViewLayout]:
+def take_factors(state: State, lay: ViewLayout, keep: np.ndarray) -> tuple[State, ViewLayout]:
     """Return a state restricted to the factors ``keep``, as a new start."""
     now = state.ahead
     assert now.C is not None
@@ -276,12 +270,7 @@ def take_factors(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[Sta
         t=None if now.t is None else kept(now.t),
         sparse=None if now.sparse is None else now.sparse.take(places),
     )
-    if isinstance(now, GroupedParameters):
-        now = now._replace(v=now.v[:, keep])
-    elif now.scores is not None:
+    if now.scores is not None:
         now = now._replace(scores=now.scores.take(places))
     lay = lay._replace(allowed=kept(lay.allowed), block=lay.block[keep])
-    start = state._replace(fitted=now, ahead=now, bound=-math.inf)
-    if isinstance(start, NonGaussianState):
-        start = start._replace(Z=start.Z[:, keep], S=start.S[:, keep][:, :, keep])
-    return start, lay
+    return State(now, now, -math.inf), lay

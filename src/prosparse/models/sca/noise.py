@@ -39,7 +39,7 @@ class NoisePrior(NamedTuple):
 
     strength: np.ndarray  # (H, V) d
     level: np.ndarray  # (H, V) s
-    learned: bool = False  # whether the strength is updated; nearly equal noise if not
+    system: int | None = 0  # units in which the noise is nearly equal; None if learned
 
 
 class LearnedNoise(NamedTuple):
@@ -50,11 +50,13 @@ class LearnedNoise(NamedTuple):
     log_marginal: float
 
 
-def initial_noise_prior(noise: np.ndarray, member: np.ndarray, units: np.ndarray) -> NoisePrior:
-    """Return the prior before the first update, from noise variances (p,)."""
+def initial_noise_prior(
+    noise: np.ndarray, member: np.ndarray, units: np.ndarray, system: int = 0
+) -> NoisePrior:
+    """Return a prior of nearly equal noise in one system of units, from noise variances (p,)."""
     counts = member.sum(axis=1)
     level = np.stack([counts / (member @ (u / noise)) for u in units])
-    return NoisePrior(np.full(level.shape, INITIAL_STRENGTH), level)
+    return NoisePrior(np.full(level.shape, INITIAL_STRENGTH), level, system)
 
 
 def update_noise(
@@ -77,15 +79,17 @@ def update_noise(
         for v, rows in enumerate(member.astype(bool)):
             part = residual[rows], count[rows], u[rows]
             strength[h, v], level[h, v], value[h, v] = _update_view(
-                *part, float(strength[h, v]), float(level[h, v]), prior.learned
+                *part, float(strength[h, v]), float(level[h, v]), prior.system is None
             )
         d, s = strength[h, view], level[h, view]
         tau[h] = (count + d) / (residual + d * s * u)
     best = np.argmax(value, axis=0)
+    if prior.system is not None:
+        best[:] = prior.system
     return LearnedNoise(
         tau[best[view], np.arange(view.size)],
-        NoisePrior(strength, level, prior.learned),
-        float(value.max(axis=0).sum()),
+        NoisePrior(strength, level, prior.system),
+        float(value[best, np.arange(best.size)].sum()),
     )
 
 
@@ -94,7 +98,12 @@ def _update_view(
 ) -> tuple[float, float, float]:
     """Return strength, level and log marginal likelihood of a view."""
     for _ in range(N_LEVEL_UPDATES):
-        s = float(1.0 / np.mean(u * (c + d) / (r + d * s * u)))
+        # Stationary point given the weights; the log marginal likelihood is concave in log s.
+        weight = 1.0 / (r + d * s * u)
+        level = float(np.sum(weight * r) / np.sum(weight * c * u))
+        if not log_marginal(r, c, u, d, level) > log_marginal(r, c, u, d, s):
+            break
+        s = level
     factors = np.array(STRENGTH_FACTORS if learned else (1.0,))
     options = np.clip(d * factors, MIN_STRENGTH, MAX_STRENGTH)
     values = [log_marginal(r, c, u, float(option), s) for option in options]

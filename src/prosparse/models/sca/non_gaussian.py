@@ -1,4 +1,4 @@
-"""Views that are not Gaussian: sums over rows and the step of the model.
+"""Views that are not Gaussian: sums over rows.
 
 Each entry has a quadratic bound (`likelihood`) with precision w and linear term b. For a Gaussian
 entry these are tau and tau x, for a missing entry zero. The posterior of a row has precision
@@ -12,31 +12,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from .hyperbolic import HyperbolicPrior
+from ...data import Array
 from .likelihood import Likelihood, Quadratic, bernoulli_bound, link, poisson_bound
-from .loadings import update_map_rows
 from .missing_e_step import invert_stack
-from .model import (
-    MIN_NOISE_RATIO,
-    N_SWEEPS,
-    FactorParameters,
-    Prior,
-    UpdatedLoadings,
-    ViewLayout,
-    initial_parameters,
-    noise_prior,
-    update_loadings,
-)
+from .model import Prior, Scores, State, ViewLayout, initial_parameters
+from .packed import pack_outer, unpack
+from .samples import FactorMoments, Samples
 
-# Maximum number of entries of a block of rows.
-MAX_BLOCK_ENTRIES = 2**20
+# Maximum number of entries of a block of rows, whose temporary arrays then fit into the cache.
+MAX_BLOCK_ENTRIES = 2**17
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True)
+class Rows(Samples):
     """Data of several likelihoods, in blocks of rows."""
 
     n: int
@@ -48,7 +41,7 @@ class Rows(NamedTuple):
     squares: np.ndarray  # (p,) sums of squares of the observed entries
 
     @property
-    def gaussian(self) -> np.ndarray:
+    def gaussian(self) -> np.ndarray:  # type: ignore[override]
         """Mask (p,) of the Gaussian columns."""
         which: np.ndarray = self.likelihood == "gaussian"
         return which
@@ -60,43 +53,76 @@ class Rows(NamedTuple):
             rows = slice(start, min(start + size, self.n))
             yield rows, self.read(rows)
 
+    def moments(
+        self, L: Array, C: Array | None, tau: Array, mu: Array, scores: Scores | None = None
+    ) -> FactorMoments:
+        """Return new bounds and new posteriors as sums over the rows."""
+        assert isinstance(scores, GaussianScores)
+        Q = L.shape[1]
+        outer = pack_outer(L, C)
+        A, G, z_sum = np.zeros(outer.shape), np.zeros((self.p, Q)), np.zeros((self.p, Q))
+        w_sum, b_sum, k_sum, log_det = np.zeros(self.p), np.zeros(self.p), 0.0, 0.0
+        new_Z, new_S, zz = (
+            np.empty_like(scores.Z),
+            np.empty_like(scores.S),
+            np.zeros(outer.shape[1]),
+        )
+        for block, X in self.blocks(Q):
+            eta = predictor_moments(L, mu, outer, scores.Z[block], scores.S[block])
+            q = quadratic_bounds(self, X, *eta, tau)
+            Z, S, log_dets = row_posteriors(L, mu, outer, q)
+            second = pack_outer(Z, S)
+            A += q.w.T @ second
+            z_sum += q.w.T @ Z
+            G += q.b.T @ Z
+            w_sum += q.w.sum(axis=0)
+            b_sum += q.b.sum(axis=0)
+            k_sum += float(q.k.sum())
+            log_det += float(log_dets.sum())
+            zz += second.sum(axis=0)
+            new_Z[block], new_S[block] = Z, S
+        G -= mu[:, None] * z_sum
+        return FactorMoments(
+            unpack(A, Q),
+            G,
+            z_sum,
+            unpack(zz, Q),
+            log_det,
+            None,
+            np.sum(new_Z * new_Z, axis=0),
+            GaussianScores(new_Z, new_S),
+            weight=np.ones(self.p),
+            w_sum=w_sum,
+            b_sum=b_sum,
+            k_sum=k_sum,
+        )
 
-class NonGaussianState(NamedTuple):
-    """State of the iterations."""
 
-    fitted: FactorParameters
-    ahead: FactorParameters
-    Z: np.ndarray  # (n, Q)
-    S: np.ndarray  # (n, Q, Q)
-    bound: float
+class GaussianScores(NamedTuple):
+    """Posterior of the scores of each row."""
 
+    Z: np.ndarray  # (n, Q) means
+    S: np.ndarray  # (n, Q, Q) covariances
 
-class Moments(NamedTuple):
-    """Sums over the rows, weighted by the precisions of the entries."""
+    def rescale(self, r: np.ndarray) -> GaussianScores:
+        """Return the posterior of ``r`` (Q,) times the scores."""
+        return GaussianScores(self.Z * r, self.S * (r[:, None] * r))
 
-    A: np.ndarray  # (p, Q, Q) sum of w <z z'>
-    G: np.ndarray  # (p, Q) sum of (b - w mu) <z>
-    z_sum: np.ndarray  # (p, Q) sum of w <z>
-    w_sum: np.ndarray  # (p,)
-    b_sum: np.ndarray  # (p,)
-    k_sum: float  # constants of the bounds of non-Gaussian entries
-    zz: np.ndarray  # (Q, Q)
-    log_det: float
-    Z: np.ndarray
-    S: np.ndarray
+    def take(self, keep: np.ndarray) -> GaussianScores:
+        """Return the posterior of some factors."""
+        return GaussianScores(self.Z[:, keep], self.S[:, keep][:, :, keep])
 
 
 def non_gaussian_init(
     rows: Rows, lay: ViewLayout, L: np.ndarray, mu: np.ndarray, prior: Prior
-) -> NonGaussianState:
+) -> State:
     """Return the state before the first step; the posteriors equal the prior."""
     Q = L.shape[1]
     mean_square = rows.squares / rows.observed
     noise = lay.total(np.where(rows.gaussian, mean_square, 1.0)) / np.bincount(lay.noise)
-    first = initial_parameters(lay, L, 1.0 / noise, mu, prior)
-    return NonGaussianState(
-        first, first, np.zeros((rows.n, Q)), np.tile(np.eye(Q), (rows.n, 1, 1)), -math.inf
-    )
+    scores = GaussianScores(np.zeros((rows.n, Q)), np.tile(np.eye(Q), (rows.n, 1, 1)))
+    first = initial_parameters(lay, L, 1.0 / noise, mu, prior)._replace(scores=scores)
+    return State(first, first, -math.inf)
 
 
 def initial_offsets(rows: Rows, means: np.ndarray) -> np.ndarray:
@@ -131,6 +157,8 @@ def quadratic_bounds(
     """
     seen = ~np.isnan(X)
     x = np.where(seen, X, 0.0)
+    if seen.all() and np.all(rows.likelihood == "poisson"):  # avoids copies of the columns
+        return poisson_bound(x, mean, variance, rows.linear_threshold)
     w, b = np.broadcast_to(tau, X.shape).copy(), x * tau
     k = np.zeros(X.shape)
     columns = np.flatnonzero(rows.likelihood == "bernoulli")
@@ -148,137 +176,28 @@ def quadratic_bounds(
     return Quadratic(np.where(seen, w, 0.0), np.where(seen, b, 0.0), np.where(seen, k, 0.0))
 
 
-class PackedMoments(NamedTuple):
-    """Second moments <l l'> of each column as lower triangles."""
-
-    lower: tuple[np.ndarray, np.ndarray]
-    outer: np.ndarray  # (p, Q (Q + 1) / 2)
-    twice: np.ndarray  # 1 on the diagonal, else 2: a trace counts both triangles
-
-
-def pack_second_moments(L: np.ndarray, C: np.ndarray | None) -> PackedMoments:
-    """Return the second moments of the loadings."""
-    lower = np.tril_indices(L.shape[1])
-    outer = L[:, lower[0]] * L[:, lower[1]]
-    if C is not None:
-        outer = outer + C[:, lower[0], lower[1]]
-    return PackedMoments(lower, outer, np.where(lower[0] == lower[1], 1.0, 2.0))
-
-
 def predictor_moments(
-    L: np.ndarray, mu: np.ndarray, second_moments: PackedMoments, Z: np.ndarray, S: np.ndarray
+    L: np.ndarray, mu: np.ndarray, outer: np.ndarray, Z: np.ndarray, S: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance of the linear predictors of a block of rows."""
+    """Return mean and variance of the linear predictors of a block of rows.
+
+    ``outer`` (p, Q (Q + 1) / 2) are the second moments of the loadings.
+    """
+    lower = np.tril_indices(L.shape[1])
+    twice = np.where(lower[0] == lower[1], 1.0, 2.0)  # a trace counts both triangles
     projected = Z @ L.T
-    i, j = second_moments.lower
-    second = (S[:, i, j] + Z[:, i] * Z[:, j]) * second_moments.twice
-    return projected + mu, np.maximum(second @ second_moments.outer.T - projected * projected, 0.0)
+    second = (pack_outer(Z, S) * twice) @ outer.T
+    return projected + mu, np.maximum(second - projected * projected, 0.0)
 
 
 def row_posteriors(
-    L: np.ndarray, mu: np.ndarray, second_moments: PackedMoments, q: Quadratic
+    L: np.ndarray, mu: np.ndarray, outer: np.ndarray, q: Quadratic
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return Z, S and log det S of a block of rows, given their bounds."""
-    i, j = second_moments.lower
-    half = q.w @ second_moments.outer
-    precision = np.empty((q.w.shape[0], L.shape[1], L.shape[1]))
-    precision[:, i, j] = half
-    precision[:, j, i] = half
-    diagonal = np.arange(L.shape[1])
-    precision[:, diagonal, diagonal] += 1.0
-    S, log_det = invert_stack(precision)
+    Q = L.shape[1]
+    S, log_det = invert_stack(unpack(q.w @ outer, Q) + np.eye(Q))
     Z = (S @ ((q.b - q.w * mu) @ L)[:, :, None])[:, :, 0]
     return Z, S, log_det
-
-
-def moments(rows: Rows, lay: ViewLayout, state: NonGaussianState) -> Moments:
-    """Compute new bounds, new posteriors and their sums over the rows."""
-    now, Q = state.ahead, state.Z.shape[1]
-    tau = now.tau[lay.noise]
-    second_moments = pack_second_moments(now.L, now.C)
-    i, j = second_moments.lower
-    half, G, z_sum = np.zeros((rows.p, i.size)), np.zeros((rows.p, Q)), np.zeros((rows.p, Q))
-    w_sum, b_sum, k_sum, log_det = np.zeros(rows.p), np.zeros(rows.p), 0.0, 0.0
-    new_Z, new_S, zz = np.empty_like(state.Z), np.empty_like(state.S), np.zeros((Q, Q))
-    for block, X in rows.blocks(Q):
-        mean, variance = predictor_moments(
-            now.L, now.mu, second_moments, state.Z[block], state.S[block]
-        )
-        q = quadratic_bounds(rows, X, mean, variance, tau)
-        Z, S, log_dets = row_posteriors(now.L, now.mu, second_moments, q)
-        second = S + Z[:, :, None] * Z[:, None, :]
-        half += q.w.T @ second[:, i, j]
-        z_sum += q.w.T @ Z
-        G += q.b.T @ Z
-        w_sum += q.w.sum(axis=0)
-        b_sum += q.b.sum(axis=0)
-        k_sum += float(q.k.sum())
-        log_det += float(log_dets.sum())
-        zz += second.sum(axis=0)
-        new_Z[block], new_S[block] = Z, S
-    A = np.empty((rows.p, Q, Q))
-    A[:, i, j] = half
-    A[:, j, i] = half
-    G -= now.mu[:, None] * z_sum
-    return Moments(A, G, z_sum, w_sum, b_sum, k_sum, zz, log_det, new_Z, new_S)
-
-
-def non_gaussian_step(
-    rows: Rows, lay: ViewLayout, prior: HyperbolicPrior | None, state: NonGaussianState
-) -> NonGaussianState:
-    """Update bounds, q(z), loadings, offsets, noise and, under ARD, the scale."""
-    now = state.ahead
-    m = moments(rows, lay, state)
-    ones = np.ones(rows.p)  # A and G are already weighted by the precisions
-    if prior is None:
-        found = update_loadings(lay, now, ones, m.A, m.G)
-        variance = np.diagonal(m.zz) / rows.n
-    else:
-        L = now.L
-        for _ in range(N_SWEEPS):
-            L = update_map_rows(L, ones, m.A, m.G, lay.allowed, prior)
-        variance = np.ones(L.shape[1])
-        log_prior = float(np.sum(prior.log_density(L[lay.allowed])))
-        found = UpdatedLoadings(L, None, None, None, log_prior)
-    mu, tau, fit = _update_offsets_and_noise(rows, lay, now, m, found.L, found.C)
-    ratio = float(np.sum(np.diagonal(m.zz) / variance + rows.n * np.log(variance)))
-    divergence_z = 0.5 * (ratio - rows.n * variance.size - m.log_det)
-    bound = fit + m.k_sum - divergence_z + found.log_prior
-    r = np.sqrt(variance)
-    updated = found.rescale(r, now._replace(tau=tau, mu=mu))
-    return NonGaussianState(updated, updated, m.Z / r, m.S / (r[:, None] * r), bound)
-
-
-def _update_offsets_and_noise(
-    rows: Rows,
-    lay: ViewLayout,
-    now: FactorParameters,
-    m: Moments,
-    L: np.ndarray,
-    C: np.ndarray | None,
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return mu, tau and the expected log density up to the bounds' constants."""
-    projected = np.sum(L * m.z_sum, axis=1)
-    mu = (m.b_sum - projected) / m.w_sum
-    square = np.einsum("ijk,ij,ik->i", m.A, L, L, optimize=True)
-    if C is not None:
-        square = square + np.einsum("ijk,ijk->i", m.A, C)
-    value = mu * m.b_sum - 0.5 * mu * mu * m.w_sum - 0.5 * square
-    value += np.sum(L * m.G, axis=1) + (now.mu - mu) * projected
-    gaussian = rows.gaussian
-    if not gaussian.any():
-        return mu, now.tau, float(value.sum())
-    # All entries of a Gaussian column have weight tau: the residual does not depend on it.
-    residual = rows.squares - 2.0 * value / now.tau[lay.noise]
-    floor = MIN_NOISE_RATIO * lay.total(rows.squares)
-    n_pseudo, pseudo_squares, _ = noise_prior(rows, lay, now.tau)
-    residuals, count = lay.total(residual), lay.total(rows.observed)
-    tau = (count + n_pseudo) / np.maximum(residuals + pseudo_squares, floor)
-    gaussian_classes = np.bincount(lay.noise, weights=gaussian) > 0
-    tau = np.where(gaussian_classes, tau, 1.0)
-    fit = 0.5 * np.sum((count * np.log(tau / (2.0 * np.pi)) - tau * residuals)[gaussian_classes])
-    log_prior = noise_prior(rows, lay, tau, gaussian)[2]
-    return mu, tau, float(fit) + float(value[~gaussian].sum()) + log_prior
 
 
 def infer_rows(
@@ -286,18 +205,18 @@ def infer_rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return Z, S and lower bounds of the log densities of new rows."""
     Q = L.shape[1]
-    second_moments = pack_second_moments(L, None)
+    outer = pack_outer(L)
     Z, S, bounds = np.zeros((rows.n, Q)), np.empty((rows.n, Q, Q)), np.empty(rows.n)
     constants = np.where(rows.gaussian, 0.5 * np.log(tau / (2.0 * np.pi)), 0.0)
     for block, X in rows.blocks(Q):
         z, s = Z[block], np.tile(np.eye(Q), (X.shape[0], 1, 1))
         for _ in range(max_iter):
-            q = quadratic_bounds(rows, X, *predictor_moments(L, mu, second_moments, z, s), tau)
+            q = quadratic_bounds(rows, X, *predictor_moments(L, mu, outer, z, s), tau)
             before = z
-            z, s, log_det = row_posteriors(L, mu, second_moments, q)
+            z, s, log_det = row_posteriors(L, mu, outer, q)
             if np.max(np.abs(z - before), initial=0.0) < 1e-7:
                 break
-        mean, variance = predictor_moments(L, mu, second_moments, z, s)
+        mean, variance = predictor_moments(L, mu, outer, z, s)
         seen = ~np.isnan(X)
         x = np.where(seen & rows.gaussian, X, 0.0)
         q = quadratic_bounds(rows, X, mean, variance, tau)

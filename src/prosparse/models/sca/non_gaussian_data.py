@@ -1,9 +1,10 @@
-"""Views that are not Gaussian: validation, and inference for new rows."""
+"""Views that are not Gaussian: validated rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast, get_args
+from dataclasses import replace
+from typing import cast, get_args
 
 import numpy as np
 
@@ -11,8 +12,8 @@ from ...data import container_of, take_columns
 from ...data.containers import Table
 from ...data.counts import MAX_TOTAL
 from ...errors import InputError, ParameterError
-from .likelihood import LINEAR_THRESHOLD_FACTOR, Likelihood, mean_and_variance
-from .non_gaussian import Rows, infer_rows
+from .likelihood import LINEAR_THRESHOLD_FACTOR, Likelihood
+from .non_gaussian import Rows
 
 
 def view_likelihoods(given: str | Sequence[str], n_views: int) -> list[Likelihood]:
@@ -78,58 +79,18 @@ def check_entries(X: np.ndarray, likelihood: np.ndarray, first_row: int) -> None
             )
 
 
-class NonGaussianModel(NamedTuple):
-    """Fitted model of several likelihoods, in the units of the data."""
+def new_rows(X: Table, likelihood: np.ndarray, linear_threshold: np.ndarray) -> Rows:
+    """Return rows for inference, whose entries are checked when they are read."""
+    check_in_memory(X)
 
-    L: np.ndarray  # (p, Q)
-    tau: np.ndarray  # (p,) noise precisions; 1 for columns that are not Gaussian
-    mu: np.ndarray  # (p,) means on the scale of the linear predictor
-    likelihood: np.ndarray  # (p,)
-    linear_threshold: np.ndarray  # (p,)
+    def read(rows: slice) -> np.ndarray:
+        block = dense_rows(X, rows)
+        check_entries(block, likelihood, rows.start)
+        return block
 
-    def rows(self, X: Table) -> Rows:
-        """Return new rows, whose entries are checked when they are read."""
-        check_in_memory(X)
-
-        def read(rows: slice) -> np.ndarray:
-            block = dense_rows(X, rows)
-            check_entries(block, self.likelihood, rows.start)
-            return block
-
-        ones = np.ones(X.shape[1])
-        return Rows(
-            X.shape[0], X.shape[1], read, self.likelihood, self.linear_threshold, ones, ones
-        )
-
-    def take(self, columns: np.ndarray) -> NonGaussianModel:
-        """Return the model of some columns."""
-        return NonGaussianModel(*(part[columns] for part in self))
-
-    def posteriors(self, X: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return means, covariances and lower bounds of the log densities of rows."""
-        return infer_rows(self.rows(X), self.L, self.tau, self.mu)
-
-    def moments(self, X: Table, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return conditional means and variances of some columns."""
-        Z, S, _ = self.posteriors(X)
-        part = self.take(columns)
-        eta = Z @ part.L.T + part.mu
-        spread = np.stack([np.sum((part.L @ s) * part.L, axis=1) for s in S])
-        return part.to_response_scale(eta, spread)
-
-    def to_response_scale(
-        self, eta: np.ndarray, spread: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Convert moments of the linear predictors to moments of the entries."""
-        mean, variance = eta.copy(), spread + 1.0 / self.tau
-        names: tuple[Likelihood, ...] = ("bernoulli", "poisson")
-        for name in names:
-            positions = np.flatnonzero(self.likelihood == name)
-            if positions.size:
-                mean[:, positions], variance[:, positions] = mean_and_variance(
-                    name, eta[:, positions], spread[:, positions], self.linear_threshold[positions]
-                )
-        return mean, variance
+    n, p = X.shape
+    ones = np.ones(p)
+    return Rows(n, p, read, likelihood, linear_threshold, ones, ones)
 
 
 def prepare_rows(
@@ -165,6 +126,4 @@ def prepare_rows(
     linear_threshold = np.where(
         likelihood == "poisson", LINEAR_THRESHOLD_FACTOR * (1.0 + largest), 1.0
     )
-    return unknown._replace(
-        linear_threshold=linear_threshold, observed=observed, squares=squares
-    ), inside
+    return replace(unknown, linear_threshold=linear_threshold), inside

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 
 from ...data import Array
 from ...data.arrays import is_numpy
@@ -155,18 +155,17 @@ def _update_factor(
 
     def posterior(pi: Array, v: Array) -> tuple[Array, Array, Array, Array]:
         """Return w, b, c and the log marginal likelihood of each unknown."""
-        if v.shape[0] == 1:
-            pi_r, v_r = pi, v
-        else:
-            pi_r, v_r = xp.take(pi, view, axis=0), xp.take(v, view, axis=0)
-        v_r = v_r if unit is None else v_r * unit
-        pi_r = xp.clip(pi_r, MIN_PROBABILITY, MAX_PROBABILITY)
-        spread = 1.0 + e * v_r
-        c = v_r / spread
+        pi = xp.where(pi < MIN_PROBABILITY, MIN_PROBABILITY, pi)
+        pi = xp.where(pi > MAX_PROBABILITY, MAX_PROBABILITY, pi)
+        zero, one = xp.log1p(-pi), xp.log(pi)
+        if v.shape[0] > 1:
+            zero, one, v = (xp.take(part, view, axis=0) for part in (zero, one, v))
+        v = v if unit is None else v * unit
+        spread = 1.0 + e * v
+        c = v / spread
         b = c * h
-        zero = xp.log1p(-pi_r)
-        slab = xp.log(pi_r) + 0.5 * (b * h - xp.log(spread))
-        log_total = xp.logaddexp(zero + xp.zeros_like(slab), slab)
+        slab = one + 0.5 * (b * h - xp.log(spread))
+        log_total = xp.logaddexp(zero + 0.0 * slab, slab)
         return possible * xp.exp(slab - log_total), b, c, possible * log_total
 
     for _ in range(N_PRIOR_UPDATES if learn else 0):
@@ -186,6 +185,37 @@ def _update_factor(
     second = w * (b * b + c)
     divergence = float(xp.sum(h * mean - 0.5 * e * second - log_marginal))
     return PointNormal(mean, second - mean * mean, w, pi, v, divergence)
+
+
+def observed_posterior(q: PointNormal, view: np.ndarray, proportion: np.ndarray) -> PointNormal:
+    """Return the posterior given the information of the observed data alone.
+
+    A mean-field posterior treats the other side as known up to its variance and is too narrow. By
+    the identity of Louis (1982), the information about an unknown near zero is the complete
+    information e minus that of the unknown side: the ``proportion`` (Q,) of its second moment that
+    is due to its means.
+    """
+    some = q.inclusion > 0
+    w = np.where(some, q.inclusion, 1.0)
+    b = q.mean / w
+    c = (q.variance + q.mean**2) / w - b**2
+    v, pi = q.slab[view], np.clip(q.probability[view], MIN_PROBABILITY, MAX_PROBABILITY)
+    v = v if q.unit is None else v * q.unit[:, None]
+    known = some & (c > 0) & (c < v)
+    c = np.where(known, c, 1.0)
+    v = np.where(known, v, 2.0)
+    e, h = proportion * (1.0 / c - 1.0 / v), proportion * b / c
+    c = v / (1.0 + e * v)
+    b = c * h
+    log_odds = np.log(pi) - np.log1p(-pi) + 0.5 * (b * h - np.log1p(e * v))
+    w = expit(log_odds)
+    mean = w * b
+    found = q._replace(mean=mean, variance=w * (b * b + c) - mean**2, inclusion=w)
+    parts = {
+        name: np.where(known, getattr(found, name), getattr(q, name))
+        for name in ("mean", "variance", "inclusion")
+    }
+    return q._replace(**parts)
 
 
 def local_false_sign_rate(mean: np.ndarray, variance: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -1,50 +1,84 @@
 """Data as the model uses them: sums of factor moments over samples.
 
-`Samples` is the protocol. `CompleteSamples` implements it for complete data,
-`missing_e_step.IncompleteSamples` for data with missing values.
+`Samples` is the interface. `CompleteSamples` implements it for complete data,
+`missing_e_step.IncompleteSamples` for data with missing values, `scores.SparseScores` for
+point-normal scores, `non_gaussian.Rows` for other likelihoods and `grouped.GroupedSamples` for
+several groups of samples.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from ...data import Array, Operator
 from ...data.arrays import as_like, to_numpy
 from ...numerics.spectrum import EXACT_SIDE, eye_like, spectrum
-from .point_normal import PointNormal
+from .model import (
+    FactorParameters,
+    Scores,
+    UpdatedNoise,
+    ViewLayout,
+    max_precisions,
+    update_offsets_and_noise,
+)
 
 
 class FactorMoments(NamedTuple):
-    """Sums of the posterior moments of the factors."""
+    """Sums of the posterior moments of the factors.
+
+    The sums A, G and z_sum are those of a variable with unit noise precision, unless entries have
+    weights: w is the precision of an entry, b its linear term and k a constant (`non_gaussian`).
+    """
 
     A: Array  # (1 or p, Q, Q) sum of <z z'> over the samples with variable i observed
     G: Array  # (p, Q) sum of (x - mu) <z>
     z_sum: Array  # (1 or p, Q) sum of <z> over the same samples
     zz: Array  # (Q, Q) sum of <z z'> over all samples
     log_det: float  # sum over samples of log det S_n
-    explained: float  # sum over samples of <z_n>' S_n^-1 <z_n>
-    scores: PointNormal | None = None  # their posterior, if it is not Gaussian
+    explained: float | None  # sum over samples of <z_n>' S_n^-1 <z_n>; None if q(z) is not exact
+    mean_squares: Array  # (Q,) sum of <z>^2 over all samples
+    scores: Scores | None = None  # updated scores, unless they are Gaussian with unit variance
+    variance: Array | None = None  # (Q,) variances of the factors, None for the diagonal of zz / n
+    divergence: float | None = None  # KL(q(z) | p(z)) at these variances, None if Gaussian
+    weight: Array | None = None  # (p,) precisions that multiply the sums; None for the noise
+    w_sum: Array | None = None  # (p,) sum of w, None for the number of observed entries
+    b_sum: Array | float = 0.0  # (p,) sum of b
+    k_sum: float = 0.0
+    groups: tuple[FactorMoments, ...] = ()  # moments of each group of samples
 
 
-class Samples(Protocol):
+class Samples:
     """Centred data of n samples and p variables."""
 
     n: int
     p: int
     observed: Array  # (p,) numbers of observed entries
     squares: Array  # (p,) sums of squares of the observed entries
+    gaussian: np.ndarray | None = None  # (p,) mask of Gaussian columns, None for all
 
     def moments(
-        self, L: Array, C: Array | None, tau: Array, mu: Array, scores: PointNormal | None = None
+        self, L: Array, C: Array | None, tau: Array, mu: Array, scores: Scores | None = None
     ) -> FactorMoments:
         """Return the sums over the samples of the moments of q(z) (E step).
 
         L (p, Q) are the loadings, C (p, Q, Q) the posterior covariances of each row, None for point
         estimates, tau (p,) the noise precisions and mu (p,) the offsets from the observed means.
-        ``scores`` is the last posterior of point-normal scores, None for Gaussian scores.
+        ``scores`` are the last scores, None if they are Gaussian with unit variance.
         """
+        raise NotImplementedError
+
+    def update_offsets_and_noise(
+        self, lay: ViewLayout, now: FactorParameters, m: FactorMoments, L: Array, C: Array | None
+    ) -> tuple[Array, UpdatedNoise]:
+        """Return mu and the noise, given the moments and the updated loadings."""
+        return update_offsets_and_noise(self, lay, now, m, L, C)
+
+    def max_precisions(self, lay: ViewLayout) -> Array:
+        """Return the maximum noise precisions."""
+        return max_precisions(self, lay)
 
 
 def reduce_rows(op: Operator) -> Operator:
@@ -73,7 +107,7 @@ class ResidualSquares(NamedTuple):
         return F - self.V @ (self.V.T @ F)
 
 
-class CompleteSamples:
+class CompleteSamples(Samples):
     """Complete data: all samples share one posterior covariance.
 
     ``op`` is the centred data matrix of n samples, or a matrix of fewer rows with the same X'X up
@@ -103,7 +137,7 @@ class CompleteSamples:
         return xp.astype(as_like(part, self.op.column_squares()), xp.float64, copy=False)
 
     def moments(
-        self, L: Array, C: Array | None, tau: Array, mu: Array, scores: PointNormal | None = None
+        self, L: Array, C: Array | None, tau: Array, mu: Array, scores: Scores | None = None
     ) -> FactorMoments:
         """Return the moments by [AB08] (17) or, with covariances C, (25)."""
         xp, Q = array_namespace(L), L.shape[1]
@@ -118,7 +152,8 @@ class CompleteSamples:
         log_det = -self.n * float(xp.linalg.slogdet(precision)[1])
         explained = float(xp.sum(precision * ZZ))
         no_sum = xp.zeros_like(L[:1, :])
-        return FactorMoments(zz[None, ...], G, no_sum, zz, log_det, explained)
+        mean_squares = xp.linalg.diagonal(ZZ)
+        return FactorMoments(zz[None, ...], G, no_sum, zz, log_det, explained, mean_squares)
 
     def projections(self, F: Array) -> tuple[Array, Array]:
         """Return X'Y and Y'Y with Y = X F, for F (p, Q)."""

@@ -11,24 +11,31 @@ from collections.abc import Callable
 import numpy as np
 
 from ...data import Operator
+from ...data.observation_mask import Observed
+from .model import Scores
+from .packed import pack_outer, unpack
 from .point_normal import PointNormal, initial_posterior, update_unknowns
-from .samples import FactorMoments
+from .samples import FactorMoments, Samples
 
 # Maximum number of sweeps over the scores of new rows, and the change that ends them.
 MAX_SWEEPS = 200
 SCORE_TOL = 1e-7
 
 
-class SparseScores:
+class SparseScores(Samples):
     """Centred data, and the posterior of their scores.
 
-    ``op`` (n, p) is zero where the mask ``seen`` is False; None if all entries are observed.
+    ``op`` (n, p) is zero where the mask ``seen`` is False; None if all entries are observed. With
+    row weights w of mean one, the rows of ``op`` are multiplied by w^1/2, ``root`` (n,).
     """
 
-    def __init__(self, op: Operator, seen: np.ndarray | None):
+    def __init__(
+        self, op: Operator, seen: np.ndarray | None = None, root: np.ndarray | None = None
+    ):
         self.op = op
+        self.root = np.ones(op.shape[0]) if root is None else root
         self.n, self.p = op.shape
-        self.seen = None if seen is None else seen.astype(float)
+        self.seen = None if seen is None else Observed(seen)
         self.squares = np.asarray(op.column_squares(), dtype=float)
         self.observed = np.full(self.p, float(self.n)) if seen is None else seen.sum(axis=0) * 1.0
         self.view, self.member = np.zeros(self.n, dtype=int), np.ones((1, self.n))
@@ -51,10 +58,11 @@ class SparseScores:
         H = np.asarray(self.op.matmul(weighted), dtype=float)
         if self.seen is None:
             B = (weighted.T @ L + np.tensordot(tau, C, axes=1))[None]
-            H = H - mu @ weighted
+            H = H - self.root[:, None] * (mu @ weighted)
         else:
-            B = _weighted_sums(self.seen, tau[:, None, None] * (L[:, :, None] * L[:, None, :] + C))
-            H = H - self.seen @ (mu[:, None] * weighted)
+            terms = np.hstack([tau[:, None] * pack_outer(L, C), mu[:, None] * weighted])
+            sums, Q = self.seen.sums(slice(None), terms), L.shape[1]
+            B, H = unpack(sums[:, :-Q], Q), H - sums[:, -Q:]
 
         def update(scores: PointNormal, learn: bool) -> PointNormal:
             ones = np.ones(self.n)
@@ -88,30 +96,31 @@ class SparseScores:
         C: np.ndarray | None,
         tau: np.ndarray,
         mu: np.ndarray,
-        scores: PointNormal | None = None,
+        scores: Scores | None = None,
     ) -> FactorMoments:
         """Return the sums over the samples of the moments of the updated scores."""
         assert C is not None
-        assert scores is not None
+        assert isinstance(scores, PointNormal)
         scores = self.update(L, C, tau, mu, scores)
         Z, variance = scores.mean, scores.variance
         zz = Z.T @ Z + np.diag(variance.sum(axis=0))
         if self.seen is None:
-            A, z_sum = zz[None], Z.sum(axis=0)[None]
+            A, z_sum = zz[None], (self.root @ Z)[None]
         else:
-            second = Z[:, :, None] * Z[:, None, :]
-            second[:, *np.diag_indices(Z.shape[1])] += variance
-            A, z_sum = _weighted_sums(self.seen.T, second), self.seen.T @ Z
+            Q = Z.shape[1]
+            terms = np.hstack([pack_outer(Z, variance[:, :, None] * np.eye(Q)), Z])
+            sums = self.seen.sums_over_rows(slice(None), terms)
+            A, z_sum = unpack(sums[:, :-Q], Q), sums[:, -Q:]
         G = np.asarray(self.op.rmatmul(Z), dtype=float) - mu[:, None] * z_sum
-        return FactorMoments(A, G, z_sum, zz, 0.0, 0.0, scores)
-
-
-def _weighted_sums(weights: np.ndarray, matrices: np.ndarray) -> np.ndarray:
-    """Return the sums (m, Q, Q) of symmetric matrices (r, Q, Q) with weights (m, r)."""
-    Q = matrices.shape[1]
-    lower = np.tril_indices(Q)
-    half = weights @ matrices[:, lower[0], lower[1]]
-    sums = np.empty((weights.shape[0], Q, Q))
-    sums[:, lower[0], lower[1]] = half
-    sums[:, lower[1], lower[0]] = half
-    return sums
+        return FactorMoments(
+            A,
+            G,
+            z_sum,
+            zz,
+            0.0,
+            None,
+            np.sum(Z * Z, axis=0),
+            scores,
+            scores.second_moment[0],
+            scores.divergence,
+        )

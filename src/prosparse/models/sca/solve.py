@@ -1,12 +1,13 @@
 """Fit of the model: from centred data to a `Solution`.
 
-`solve` fits Gaussian views, `solve_non_gaussian` other likelihoods and `solve_groups` several
-groups of samples. The number of factors is selected by `select_n_factors`.
+`gaussian_data`, `non_gaussian_data` and `grouped_fit_data` return the data of a fit, `solve` fits
+them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -16,18 +17,11 @@ from array_api_compat import array_namespace
 from ...data import DenseOperator, Operator
 from ...data.arrays import from_numpy, is_writable, to_numpy
 from ...inference.checkpoint import Stage
-from ...inference.loop import Run, StopReason, iterate, residual_rounding
+from ...inference.loop import Run, StopReason, iterate, relative_rounding, residual_rounding
 from ...inference.progress import Progress
-from ...numerics.spectrum import spectrum
 from ...selection.dimension import impute_by_pca
 from .group_data import GroupedData
-from .grouped import (
-    GroupedParameters,
-    GroupedState,
-    grouped_accelerator,
-    grouped_init,
-    grouped_step,
-)
+from .grouped import FactorVariances, GroupedSamples
 from .hyperbolic import HyperbolicPrior
 from .imputed_init import fit_imputed
 from .missing_e_step import IncompleteSamples
@@ -37,22 +31,27 @@ from .model import (
     State,
     ViewLayout,
     accelerator,
-    hyperbolic_step,
     init,
-    max_precisions,
-    variational_step,
+    step,
     view_layout,
 )
-from .n_factors import SCAOptions, factor_counts, learn_noise, select_n_factors
-from .non_gaussian import (
-    NonGaussianState,
-    Rows,
-    fisher_information,
-    initial_offsets,
-    non_gaussian_init,
-    non_gaussian_step,
+from .n_factors import (
+    MAX_ITER_PER_COUNT,
+    MIN_NOISE_GAIN,
+    FactorCounts,
+    SCAOptions,
+    better_noise,
+    factor_counts,
+    select_n_factors,
+    with_learned_noise,
 )
-from .point_normal import local_false_sign_rate
+from .non_gaussian import Rows, fisher_information, initial_offsets, non_gaussian_init
+from .point_normal import (
+    FACTOR_FIELDS,
+    PointNormal,
+    local_false_sign_rate,
+    observed_posterior,
+)
 from .samples import CompleteSamples, Samples, reduce_rows
 from .score_prior import has_row_access, select_priors
 from .scores import SparseScores
@@ -99,79 +98,245 @@ class SparseLoadings(NamedTuple):
     score_probability: np.ndarray  # (Q,) probability of a non-zero score, 1 for Gaussian scores
 
 
-def solve(
+class FitData(NamedTuple):
+    """Data of a fit."""
+
+    samples: Samples
+    start: Operator  # complete data for the initialisation, with few rows
+    n: int  # number of samples, minus the number of groups
+    pooled: Samples  # data of the initial state
+    epsilon: float  # relative rounding error of products with the data
+    expand: Callable[[ViewLayout, State, Prior], State] | None = None  # from pooled parameters
+    imputed: bool = False  # whether `start` has imputed values
+    sketch: Samples | None = None  # approximation of large data
+    sparse: SparseScores | None = None  # data with row access
+    information: np.ndarray | None = None  # (p,) Fisher information, NaN for Gaussian columns
+    groups: GroupedData | None = None
+
+
+def gaussian_data(
     op: Operator,
     seen: np.ndarray | None,
+    groups: list[np.ndarray],
+    options: SCAOptions,
+    root: np.ndarray | None = None,
+) -> FitData:
+    """Return the data of Gaussian views.
+
+    ``op`` is the centred data matrix, zero where the mask ``seen`` is False; None if all entries
+    are observed. ``groups`` are the columns of each view. ``root`` (n,) are square roots of row
+    weights, by which the rows are multiplied.
+    """
+    n, count = op.shape[0], options.n_components
+    in_memory = root is not None or has_row_access(op)
+    sparse = SparseScores(op, seen, root) if in_memory else None
+    if seen is not None:
+        X = to_numpy(op.whole)
+        full = impute_by_pca(X, seen, None if count == "auto" else count + sum(options.private))
+        start = DenseOperator(full - full.mean(axis=0))
+        samples = IncompleteSamples(X, seen)
+        return FitData(samples, start, n, samples, start.epsilon, imputed=True, sparse=sparse)
+    reduced = reduce_rows(op)
+    # The updates under the hyperbolic prior run in CPU memory.
+    on_device = options.prior != "hyperbolic" and is_writable(reduced.column_squares())
+    complete = CompleteSamples(reduced, n, on_device=on_device)
+    data = FitData(complete, reduced, n, complete, reduced.epsilon, sparse=sparse)
+    if count != "auto":
+        small = sketch_rows(reduced, groups, [int(count) + k for k in options.private])
+        if small is not None:
+            sketch = CompleteSamples(small.table, n, small.residual, on_device)
+            return data._replace(start=small.table, sketch=sketch)
+    return data
+
+
+def non_gaussian_data(
+    rows: Rows, op: Operator, per_unit: np.ndarray, means: np.ndarray, options: SCAOptions
+) -> FitData:
+    """Return the data of views of which at least one is not Gaussian.
+
+    ``op`` has standardised columns, zero where a value is missing, for the initialisation.
+    ``per_unit`` (p,) is one standard deviation in units of the linear predictor. ``means`` (p,) are
+    column means strictly inside the range of the likelihood.
+    """
+    start, mu = reduce_rows(op), initial_offsets(rows, means)
+
+    def expand(lay: ViewLayout, pooled: State, prior: Prior) -> State:
+        return non_gaussian_init(rows, lay, pooled.fitted.L * per_unit[:, None], mu, prior)
+
+    pooled = CompleteSamples(start, rows.n)
+    information = fisher_information(rows, means)
+    return FitData(rows, start, rows.n, pooled, start.epsilon, expand, information=information)
+
+
+def grouped_fit_data(data: GroupedData) -> FitData:
+    """Return the data of samples of several groups, centred within groups."""
+    start, n = reduce_rows(data.start), data.start.shape[0]
+    samples = GroupedSamples(data.members, data.kept.size)
+    return FitData(
+        samples,
+        start,
+        n - len(data.members),
+        CompleteSamples(start, n),
+        start.epsilon,
+        lambda lay, pooled, prior: samples.initial(lay, pooled),
+        imputed=data.has_missing,
+        groups=data,
+    )
+
+
+class Fit(NamedTuple):
+    """Data and parameters of a fit."""
+
+    data: FitData
+    groups: list[np.ndarray]  # columns of each view
+    options: SCAOptions
+    equal: dict[tuple[int, int], State]  # states with equal noise, by number and system of units
+
+    def layout(self, shared: int, private: list[int]) -> ViewLayout:
+        """Return the layout of a number of factors."""
+        options = self.options
+        lay = view_layout(self.groups, shared, private, options.noise, options.scale)
+        return lay.to_device_of(self.data.pooled.squares)
+
+    def run(
+        self,
+        state: State,
+        lay: ViewLayout,
+        options: SCAOptions,
+        prior: HyperbolicPrior | None = None,
+        progress: Progress | None = None,
+        checkpoint: Stage | None = None,
+    ) -> Run[State]:
+        """Iterate from a state."""
+        samples, epsilon = self.samples_of(state), self.data.epsilon
+        return _run(samples, lay, prior, state, epsilon, options, progress, checkpoint)
+
+    def samples_of(self, state: State) -> Samples:
+        """Return the data in the form that the scores of a state require."""
+        if not isinstance(state.ahead.scores, PointNormal):
+            return self.data.samples
+        assert self.data.sparse is not None
+        return self.data.sparse
+
+    def initial_state(
+        self, lay: ViewLayout, prior: Prior, how: SCAOptions, system: int = 0
+    ) -> State:
+        """Return the start from the factors of columns in a system of units."""
+        data, start, options = self.data, self.data.start, self.options
+        shared, private = _factors_by_view(lay, len(self.groups))
+        tol = EXACT_ROTATION if prior == "hyperbolic" else ROUGH_ROTATION
+        table, scale = start, np.ones(lay.view.shape[0])
+        if system > 0:
+            assert lay.units is not None
+            scale = 1.0 / np.sqrt(lay.units[system])
+            table = start.scale_columns(from_numpy(scale, start.column_squares(), start.dtype))
+        L, variance = initial_loadings(
+            table, data.pooled.n, self.groups, shared, private, options.rotation, tol
+        )
+        L, variance = L / scale[:, None], variance / scale**2
+        state = init(data.pooled, lay, L, variance, prior, system)
+        if prior != "hyperbolic" and data.sketch is not None:
+            finer = options._replace(tol=SKETCH_TOL_RATIO * options.tol)
+            found = _run(data.sketch, lay, None, state, start.epsilon, finer).state.fitted
+            state = State(found, found, -math.inf)
+        if prior != "hyperbolic" and data.imputed:
+            state = fit_imputed(start, lay, state, how.max_iter, how.tol)
+        return state if data.expand is None else data.expand(lay, state, prior)
+
+    def begin(
+        self, shared: int, how: SCAOptions, system: int | None = None
+    ) -> tuple[State, ViewLayout]:
+        """Return the start with equal noise in one system of units, or with learned noise."""
+        lay = self.layout(shared, self.options.private)
+        prior = _variational_prior(self.options)
+        if lay.units is None:
+            return self.initial_state(lay, prior, how), lay
+        rough = how._replace(max_iter=min(how.max_iter, MAX_ITER_PER_COUNT))
+        for h in range(len(lay.units)):
+            if (shared, h) not in self.equal:
+                first = self.initial_state(lay, prior, how, h)
+                self.equal[shared, h] = self.run(first, lay, rough).state
+        if system is not None:
+            return self.equal[shared, system], lay
+        states = [self.equal[shared, h] for h in range(len(lay.units))]
+        best = max(states, key=lambda state: state.bound)
+        free = self.run(with_learned_noise(best), lay, rough).state
+        return (free if free.bound > best.bound + MIN_NOISE_GAIN else best), lay
+
+
+def solve(
+    data: FitData,
     groups: list[np.ndarray],
     options: SCAOptions,
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Solution:
-    """Fit the loadings of all views jointly.
-
-    ``op`` is the centred data matrix, zero where the mask ``seen`` is False; None if all entries
-    are observed. ``groups`` are the columns of each view.
-    """
-    samples: Samples
-    samples, start, sketch, epsilon = _fit_data(op, seen, groups, options)
-    counts, private = factor_counts(start, samples.n, options), options.private
-    max_factors = counts.maximum + sum(private)
-
-    def layout(shared: int, private: list[int]) -> ViewLayout:
-        lay = view_layout(groups, shared, private, options.noise, options.scale)
-        return lay.to_device_of(samples.squares)
-
-    def initial_state(lay: ViewLayout, prior: Prior, scale: float | np.ndarray = 1.0) -> State:
-        """Return the start whose factors are those of columns multiplied by ``scale``."""
-        shared, n_private = _factors_by_view(lay, len(groups))
-        tol = EXACT_ROTATION if prior == "hyperbolic" else ROUGH_ROTATION
-        table = start
-        if np.ndim(scale) > 0:
-            table = start.scale_columns(from_numpy(scale, start.column_squares(), start.dtype))
-        L, variance = initial_loadings(
-            table, samples.n, groups, shared, n_private, options.rotation, tol
-        )
-        first = init(samples, lay, (L.T / scale).T, variance / scale**2, prior)
-        if sketch is None or prior == "hyperbolic":
-            return first
-        finer = options._replace(tol=SKETCH_TOL_RATIO * options.tol)
-        found = _run_model(sketch, lay, None, first, start.epsilon, finer).state.fitted
-        return State(found, found, -math.inf)
-
-    def begin(shared: int, how: SCAOptions) -> tuple[State, ViewLayout]:
-        lay = layout(shared, private)
-        prior = _variational_prior(options)
-        starts = [initial_state(lay, prior)]
-        if lay.units is not None and len(lay.units) > 1:
-            starts.append(initial_state(lay, prior, 1.0 / np.sqrt(lay.units[1])))
-        if seen is not None:
-            starts = [fit_imputed(start, lay, first, how.max_iter, how.tol) for first in starts]
-        return learn_noise(starts, lay, run_from, how), lay
-
-    def run_from(state: State, lay: ViewLayout, how: SCAOptions) -> Run[State]:
-        part: Samples = samples if state.ahead.scores is None else SparseScores(op, seen)
-        return _run_model(part, lay, None, state, epsilon, how)
-
+    """Fit the loadings of all views jointly. ``groups`` are the columns of each view."""
+    counts = factor_counts(data.start, data.n, options)
+    if options.noise == "learned" and (data.expand is not None or options.prior == "hyperbolic"):
+        options = options._replace(noise="feature")
+    fit = Fit(data, groups, options, {})
     if options.n_components == "auto" or options.prior != "hyperbolic":
-        first, lay = select_n_factors(counts, samples.n, begin, run_from, options)
+        first, lay = _select_noise_and_count(fit, counts)
     else:
-        lay = layout(counts.maximum, private)
+        lay = fit.layout(counts.maximum, options.private)
     prior = _hyperbolic_prior(lay, options)
     if prior is not None:
         # Under the Normal-Jeffreys prior a zero loading stays zero. A start from the ARD solution
         # or from a sketch would therefore lead to a poorer local maximum.
-        lay = layout(*_factors_by_view(lay, len(groups)))
-        first = initial_state(lay, "hyperbolic")
-    if options.prior == "point-normal" and has_row_access(op):
-        sparse = SparseScores(op, seen)
-        first, lay = select_priors(sparse, first, lay, run_from, options)
-        samples = samples if first.ahead.scores is None else sparse
-    run = _run_model(samples, lay, prior, first, epsilon, options, progress, checkpoint)
-    # The log posterior is a density of the loadings as well.
-    n_densities = to_numpy(samples.observed)
+        lay = fit.layout(*_factors_by_view(lay, len(groups)))
+        first = fit.initial_state(lay, "hyperbolic", options)
+    if options.prior == "point-normal" and data.sparse is not None:
+        first, lay = select_priors(data.sparse, first, lay, fit.run, options)
+    noise = first.ahead.noise
+    if options.n_components == "auto" and noise is not None and noise.system is not None:
+        first, lay = better_noise(first, lay, with_learned_noise(first), lay, fit.run, options)
+    run = fit.run(first, lay, options, prior, progress, checkpoint)
+    # Probabilities of counts do not depend on units. The log posterior is a density of the
+    # loadings as well.
+    n_densities = to_numpy(data.samples.observed)
     if prior is not None:
-        n_densities = n_densities + lay.allowed.sum(axis=1)
-    return _solution(run, lay, max_factors, n_densities)
+        n_densities = n_densities + to_numpy(lay.allowed).sum(axis=1)
+    if data.samples.gaussian is not None:
+        n_densities = np.where(data.samples.gaussian, n_densities, 0.0)
+    max_factors = counts.maximum + sum(options.private)
+    sparse = _observed_loadings(fit.samples_of(run.state), lay, run.state.fitted)
+    return _solution(run, lay, max_factors, n_densities, sparse, data.information, data.groups)
+
+
+def _observed_loadings(
+    samples: Samples, lay: ViewLayout, now: FactorParameters
+) -> PointNormal | None:
+    """Return the posterior of point-normal loadings given the observed data."""
+    if now.sparse is None:
+        return None
+    m = samples.moments(now.L, now.C, lay.of_columns(now.tau), now.mu, now.scores)
+    squares, zz = to_numpy(m.mean_squares), np.diagonal(to_numpy(m.zz))
+    proportion = np.where(zz > 0, squares / np.where(zz > 0, zz, 1.0), 1.0)
+    parts = {name: to_numpy(getattr(now.sparse, name)).astype(float) for name in FACTOR_FIELDS}
+    q = PointNormal(**parts, divergence=0.0, unit=now.sparse.unit)
+    return observed_posterior(q, to_numpy(lay.view), proportion)
+
+
+def _select_noise_and_count(fit: Fit, counts: FactorCounts) -> tuple[State, ViewLayout]:
+    """Select the number of factors, under equal and under different noise if it is learned.
+
+    Different noise requires a higher evidence than equal noise in any system of units, because few
+    factors with free noise variances can be a local maximum.
+    """
+    options, n = fit.options, fit.data.n
+    first, lay = select_n_factors(counts, n, fit.begin, fit.run, options)
+    many = options.n_components == "auto" and options.max_iter > MAX_ITER_PER_COUNT
+    if not many or first.ahead.noise is None:
+        return first, lay
+    assert lay.units is not None
+    rough = options._replace(max_iter=MAX_ITER_PER_COUNT)
+    equal = [
+        select_n_factors(counts, n, partial(fit.begin, system=h), fit.run, options)
+        for h in range(len(lay.units))
+    ]
+    best = max(equal, key=lambda pair: fit.run(pair[0], pair[1], rough).state.bound)
+    return better_noise(*best, first, lay, fit.run, options)
 
 
 def _factors_by_view(lay: ViewLayout, n_views: int) -> tuple[int, list[int]]:
@@ -192,7 +357,7 @@ def _hyperbolic_prior(lay: ViewLayout, options: SCAOptions) -> HyperbolicPrior |
     return HyperbolicPrior(options.shape / (options.n_features * lay.block.size), options.rate)
 
 
-def _run_model(
+def _run(
     samples: Samples,
     lay: ViewLayout,
     prior: HyperbolicPrior | None,
@@ -203,202 +368,49 @@ def _run_model(
     checkpoint: Stage | None = None,
 ) -> Run[State]:
     """Iterate from a state to convergence of the objective."""
-    if prior is None:
-        step = partial(variational_step, samples, lay)
-    else:
-        step = partial(hyperbolic_step, samples, lay, prior)
     xp = array_namespace(samples.squares)
     total, entries = float(xp.sum(samples.squares)), float(xp.sum(samples.observed))
+
+    def rounding(state: State) -> float:
+        return residual_rounding(state, total, 1.0 / float(xp.max(state.ahead.tau)), epsilon)
+
+    exact = samples.gaussian is None
+    tol = options.tol if exact else max(options.tol, MIN_NON_GAUSSIAN_TOL)
     return iterate(
-        step,
+        partial(step, samples, lay, prior),
         first,
         max_iter=options.max_iter,
-        tol=options.tol * entries,
-        accelerator=accelerator(max_precisions(samples, lay)),
+        tol=tol * entries,
+        accelerator=accelerator(samples.max_precisions(lay)),
         exhausted=lambda state: not bool(xp.any(state.fitted.L != 0)),
-        rounding=lambda state: residual_rounding(
-            state, total, 1.0 / float(xp.max(state.ahead.tau)), epsilon
-        ),
+        rounding=rounding if exact else relative_rounding,
         progress=progress,
         checkpoint=checkpoint,
     )
 
 
-def solve_non_gaussian(
-    rows: Rows,
-    op: Operator,
-    per_unit: np.ndarray,
-    means: np.ndarray,
-    groups: list[np.ndarray],
-    options: SCAOptions,
-    progress: Progress | None = None,
-    checkpoint: Stage | None = None,
-) -> Solution:
-    """Fit views of which at least one is not Gaussian.
-
-    ``op`` has standardised columns, zero where a value is missing, for the initialisation.
-    ``per_unit`` (p,) is one standard deviation in units of the linear predictor. ``means`` (p,) are
-    column means strictly inside the range of the likelihood. ``groups`` are the columns of each
-    view.
-    """
-    start = spectrum(op).op if op.shape[0] > op.shape[1] else op
-    mu = initial_offsets(rows, means)
-
-    def begin(shared: int, private: list[int], prior: Prior) -> tuple[NonGaussianState, ViewLayout]:
-        lay = view_layout(groups, shared, private, options.noise)
-        L = initial_loadings(start, rows.n, groups, shared, private, options.rotation)[0]
-        return non_gaussian_init(rows, lay, L * per_unit[:, None], mu, prior), lay
-
-    def run_from(
-        first: NonGaussianState,
-        lay: ViewLayout,
-        how: SCAOptions,
-        prior: HyperbolicPrior | None = None,
-    ) -> Run[NonGaussianState]:
-        last = how is options
-        return iterate(
-            partial(non_gaussian_step, rows, lay, prior),
-            first,
-            max_iter=how.max_iter,
-            tol=max(how.tol, MIN_NON_GAUSSIAN_TOL) * float(rows.observed.sum()),
-            accelerator=accelerator(max_precisions(rows, lay)),
-            exhausted=lambda state: not np.any(state.fitted.L),
-            progress=progress if last else None,
-            checkpoint=checkpoint if last else None,
-        )
-
-    counts = factor_counts(start, rows.n, options)
-    max_factors = counts.maximum + sum(options.private)
-    first, lay = select_n_factors(
-        counts,
-        rows.n,
-        lambda shared, how: begin(shared, options.private, _variational_prior(options)),
-        run_from,
-        options,
-    )
-    prior = _hyperbolic_prior(lay, options)
-    if prior is not None:
-        first, lay = begin(*_factors_by_view(lay, len(groups)), "hyperbolic")
-    run = run_from(first, lay, options, prior)
-    # Probabilities of counts and loadings of the linear predictor do not depend on units.
-    n_densities = np.where(rows.gaussian, rows.observed, 0.0)
-    if prior is not None:
-        n_densities = n_densities + np.where(rows.gaussian, lay.allowed.sum(axis=1), 0)
-    return _solution(run, lay, max_factors, n_densities, fisher_information(rows, means))
-
-
-def solve_groups(
-    data: GroupedData,
-    views: list[np.ndarray],
-    options: SCAOptions,
-    progress: Progress | None = None,
-    checkpoint: Stage | None = None,
-) -> Solution:
-    """Fit samples of several groups, centred within groups, under the ARD prior.
-
-    ``mu`` and ``noise`` of the solution have one row per group. The noise is NaN if a column does
-    not vary within a group.
-    """
-    members, n = data.members, data.start.shape[0]
-    start = reduce_rows(data.start)
-    counts, private = factor_counts(start, n - len(members), options), options.private
-    max_factors = counts.maximum + sum(private)
-    pooled = CompleteSamples(start, n)
-    total = float(sum(np.sum(member.samples.squares) for member in members))
-    entries = float(sum(np.sum(member.samples.observed) for member in members))
-
-    def begin(shared: int, how: SCAOptions) -> tuple[GroupedState, ViewLayout]:
-        lay = view_layout(views, shared, private, options.noise)
-        loadings = initial_loadings(start, n, views, shared, private, options.rotation)
-        pooled_state = init(pooled, lay, *loadings, options.prior)
-        if data.has_missing:
-            pooled_state = fit_imputed(start, lay, pooled_state, how.max_iter, how.tol)
-        return grouped_init(members, lay, pooled_state), lay
-
-    def run_from(state: GroupedState, lay: ViewLayout, how: SCAOptions) -> Run[GroupedState]:
-        last = how is options
-        return iterate(
-            grouped_step(members, lay),
-            state,
-            max_iter=how.max_iter,
-            tol=how.tol * entries,
-            accelerator=grouped_accelerator(members, lay),
-            exhausted=lambda state: not np.any(state.fitted.L),
-            rounding=lambda state: residual_rounding(
-                state, total, 1.0 / state.ahead.tau.max(), start.epsilon
-            ),
-            progress=progress if last else None,
-            checkpoint=checkpoint if last else None,
-        )
-
-    first, lay = select_n_factors(counts, n, begin, run_from, options)
-    run = run_from(first, lay, options)
-    n_densities = np.zeros(lay.view.size)
-    for member in members:
-        n_densities[member.columns] += member.samples.observed
-    solution = _solution(run, lay, max_factors, n_densities, data=data)
-    return solution._replace(noise=np.where(data.varying_in_group, solution.noise, np.nan))
-
-
-class FitData(NamedTuple):
-    """Data of a fit."""
-
-    samples: Samples  # all samples
-    start: Operator  # data for the initialisation, with few rows
-    sketch: Samples | None  # approximation of large data
-    epsilon: float  # relative rounding error of products with the data
-
-
-def _fit_data(
-    op: Operator, seen: np.ndarray | None, groups: list[np.ndarray], options: SCAOptions
-) -> FitData:
-    """Return the data in the forms that a fit needs."""
-    n, count = op.shape[0], options.n_components
-    if seen is not None:
-        X = to_numpy(op.whole)
-        full = impute_by_pca(X, seen, None if count == "auto" else count + sum(options.private))
-        start = DenseOperator(full - full.mean(axis=0))
-        return FitData(IncompleteSamples(X, seen), start, None, start.epsilon)
-    reduced = reduce_rows(op)
-    # The updates under the hyperbolic prior run in CPU memory.
-    on_device = options.prior != "hyperbolic" and is_writable(reduced.column_squares())
-    samples = CompleteSamples(reduced, n, on_device=on_device)
-    if count != "auto":
-        small = sketch_rows(reduced, groups, [int(count) + k for k in options.private])
-        if small is not None:
-            sketch = CompleteSamples(small.table, n, small.residual, on_device)
-            return FitData(samples, small.table, sketch, reduced.epsilon)
-    return FitData(samples, reduced, None, reduced.epsilon)
-
-
 def _solution(
-    run: Run[State] | Run[NonGaussianState] | Run[GroupedState],
+    run: Run[State],
     lay: ViewLayout,
     max_factors: int,
     n_densities: np.ndarray,
+    sparse: PointNormal | None = None,
     entry_information: np.ndarray | None = None,
     data: GroupedData | None = None,
 ) -> Solution:
     """Return the model without empty factors, ordered, with fixed signs.
 
-    ``max_factors`` is the largest possible number of factors. ``entry_information`` (p,) is the
+    ``max_factors`` is the largest possible number of factors. ``sparse`` is the posterior of the
+    loadings given the observed data (point-normal). ``entry_information`` (p,) is the
     Fisher information of an entry about its linear predictor, NaN for Gaussian columns; None if all
-    columns are Gaussian. ``data`` holds the data of a `GroupedState`.
+    columns are Gaussian. ``data`` are several groups of samples.
     """
-    fitted: FactorParameters | GroupedParameters = run.state.fitted
-    if isinstance(fitted, GroupedParameters):
-        loadings, noise, factor_variance = fitted.L, 1.0 / fitted.tau, fitted.v
-    else:
-        loadings, noise, factor_variance = (
-            to_numpy(fitted.L),
-            to_numpy(1.0 / lay.of_columns(fitted.tau)),
-            None,
-        )
-    lfsr = None
-    if fitted.sparse is not None:
-        lfsr = local_false_sign_rate(
-            *(to_numpy(part).astype(float) for part in (loadings, *fitted.sparse[1:3]))
-        )
+    fitted = run.state.fitted
+    loadings, noise = to_numpy(fitted.L), to_numpy(1.0 / lay.of_columns(fitted.tau))
+    scores = fitted.scores
+    factor_variance = scores.v if isinstance(scores, FactorVariances) else None
+    if sparse is not None:
+        lfsr = local_false_sign_rate(sparse.mean, sparse.variance, sparse.inclusion)
         loadings = np.where(lfsr < MAX_FALSE_SIGN_RATE, loadings, 0.0)
     if lay.noise_has_prior:
         noisy = None if entry_information is None else np.isnan(entry_information)
@@ -428,13 +440,13 @@ def _solution(
         n_densities=n_densities,
         reason=run.reason,
         factor_variance=None if factor_variance is None else factor_variance[:, alive],
-        sparse=None if lfsr is None else _sparse_loadings(fitted, lfsr, L, alive, sign),
+        sparse=None if sparse is None else _sparse_loadings(fitted, sparse, L, alive, sign),
     )
 
 
 def _sparse_loadings(
-    fitted: FactorParameters | GroupedParameters,
-    lfsr: np.ndarray,
+    fitted: FactorParameters,
+    sparse: PointNormal,
     L: np.ndarray,
     alive: np.ndarray,
     sign: np.ndarray,
@@ -443,11 +455,12 @@ def _sparse_loadings(
 
     A factor without loadings has no posterior means either.
     """
-    assert fitted.sparse is not None
-    means, inclusion = (to_numpy(part)[:, alive] for part in (fitted.L, fitted.sparse.inclusion))
+    means, inclusion = to_numpy(fitted.L)[:, alive], sparse.inclusion[:, alive]
+    lfsr = local_false_sign_rate(sparse.mean, sparse.variance, sparse.inclusion)
     some = np.any(L, axis=0)
-    scores = None if isinstance(fitted, GroupedParameters) else fitted.scores
-    probability = np.ones(alive.size) if scores is None else scores.probability[0, alive]
+    probability = np.ones(alive.size)
+    if isinstance(fitted.scores, PointNormal):
+        probability = fitted.scores.probability[0, alive]
     return SparseLoadings(
         np.where(some, means * sign, 0.0),
         np.where(some, lfsr[:, alive], 1.0),

@@ -32,7 +32,7 @@ def varying_view_columns(
     for number, (part, columns) in enumerate(zip(parts, groups, strict=True)):
         if part.size == 0:
             raise InputError(
-                f"View {number} has only constant columns ({columns.size}). Drop this view."
+                f"View {number} has no varying column (of {columns.size}). Drop this view."
             )
     return parts
 

@@ -23,9 +23,9 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import expit, ndtr, ndtri
 
-from .set_model import Coefficients, F, SetModel, StateSpace, Sums, VisitedState
+from .set_model import Coefficients, DenseSums, F, SetModel, StateSpace, Sums, VisitedState
 
 MAX_STATES = 1000  # maximum number of states of the chain
 MIN_STATES = 100  # number of states before the first convergence check
@@ -34,24 +34,32 @@ BURN_IN = 300  # number of states that are discarded if the chain is more than t
 STABILITY_TOL = 0.01  # maximum difference of inclusion probabilities between two halves of a run
 MIN_INCLUSION = 0.01  # minimum inclusion probability of a candidate, whose covariances are retained
 MAX_CANDIDATES = 300  # maximum number of candidates
+# Log evidence of all sets, relative to the best state with a dense component, above which the
+# latter is omitted.
+MAX_DENSE_DROP = 12.0
+# Number of variables up to which there is no dense component: their full model is probable.
+MAX_WITHOUT_DENSE = 30
 
 
 class Average(NamedTuple):
     """Posterior means over all sets, for m responses, in the units of the model."""
 
     inclusion: np.ndarray  # (p,) probability that each variable is active
+    nonzero: np.ndarray  # (p,) that its coefficient is not zero: active, or a dense component
     by_size: np.ndarray  # (p, Q + 1) jointly with a model size of 0 .. Q
     size_probability: np.ndarray  # (Q + 1,) probability of the model size
     intercept: np.ndarray  # (m,) at the column means
-    mean: np.ndarray  # (m, p) of the coefficients, which are zero for inactive variables
+    mean: np.ndarray  # (m, p) of the coefficients
     variance: np.ndarray  # (m, p) of the coefficients
-    active_mean: np.ndarray  # (m, p) of each coefficient given that its variable is active
+    active_mean: np.ndarray  # (m, p) of each coefficient given that it is not zero
     active_variance: np.ndarray  # (m, p)
     candidates: np.ndarray  # (k,) variables of `covariance`, in increasing order
     covariance: np.ndarray  # (m, 1 + k, 1 + k) of intercept and coefficients
     together: np.ndarray  # (k, k) probability that two are both active
     excluded_variance: np.ndarray  # (m,) mean contribution of all others to the variance
     sigma2: np.ndarray  # (m,) noise variance
+    dense: DenseSums | None = None  # moments of the dense component, before `spread`
+    dense_probability: float = 0.0
 
 
 class Inclusion(NamedTuple):
@@ -89,10 +97,10 @@ class Visits(NamedTuple):
 
 def sample(
     space: StateSpace, v: np.ndarray, rng: np.random.Generator, targets: list[np.ndarray]
-) -> Average:
+) -> tuple[Average, float]:
     """Average over the states of a chain that starts at the set ``v``.
 
-    ``targets`` are other probable sets.
+    ``targets`` are other probable sets. The second value is the log evidence of all states.
     """
     visits = Visits({}, [], [], [])
     half, check = np.zeros(0), MIN_STATES  # weight of each state in the first half
@@ -124,11 +132,11 @@ def sample(
         spent[: burn.size] -= burn
     weights = spent / spent.sum()
     used = np.flatnonzero(weights > 0.0)
-    visited, sums = space.moments(
-        [visits.keys[k] for k in used], [visits.states[k] for k in used], weights[used]
-    )
+    keys, states = [visits.keys[k] for k in used], [visits.states[k] for k in used]
+    visited, sums = space.moments(keys, states, weights[used])
     inclusion = inclusion_from_visits(visits, weights, space.n_variables)
-    return summarise(space, inclusion, visited, sums, all_candidates=False)
+    log_evidence = space.log_evidence(keys, states, weights[used], inclusion.probability)
+    return summarise(space, inclusion, visited, sums, all_candidates=False), log_evidence
 
 
 def inclusion_from_visits(visits: Visits, weights: np.ndarray, p: int) -> Inclusion:
@@ -178,7 +186,10 @@ def summarise(
     active_variance[:, seen] = np.maximum(squares / weight - active_mean[:, seen] ** 2, 0.0)
     with_intercept = np.concatenate([[0], 1 + retained])
     return Average(
-        *inclusion,
+        inclusion.probability,
+        inclusion.probability,
+        inclusion.by_size,
+        inclusion.size_probability,
         sums.first[:, 0],
         mean,
         variance,
@@ -189,6 +200,7 @@ def summarise(
         sums.together[np.ix_(retained, retained)],
         variance[:, seen[others]] @ space.mean_squares()[seen[others]],
         sums.sigma2,
+        sums.dense,
     )
 
 
@@ -197,7 +209,9 @@ def average_over_sets(
 ) -> Average:
     """Average over sets by enumeration or sampling.
 
-    Sampling starts from the set of ``fit``; ``targets`` are other probable sets.
+    Sampling starts from the set of ``fit``; ``targets`` are other probable sets. A second chain
+    samples sets with a dense component, which changes the coefficients only: the probabilities of
+    variables and sizes are those without it.
     """
     space = model.states(log_prior, fit)
     p = space.n_variables
@@ -208,31 +222,56 @@ def average_over_sets(
     order = select_promising(model, fit, space.max_visited)
     positions = np.full(p, -1)
     positions[order] = np.arange(order.size)
-    found = sample(
-        space.take(order),
-        positions[fit.v],
-        np.random.default_rng(seed),
-        [positions[v] for v in targets if np.all(positions[v] >= 0)],
-    )
-    increasing = np.argsort(order[found.candidates])
+    start, rng = positions[fit.v], np.random.default_rng(seed)
+    others = [positions[v] for v in targets if np.all(positions[v] >= 0)]
+
+    found, log_evidence = sample(space.take(order), start, rng, others)
+    average = spread(found, order, p)
+    dense = space.with_dense_component() if p > MAX_WITHOUT_DENSE else None
+    if dense is None:
+        return average
+    dense = dense.take(order)
+    if dense.max_log_posterior(start) < log_evidence - MAX_DENSE_DROP:
+        return average
+    found, log_dense = sample(dense, start, rng, others)
+    alternative = spread(found, order, p)
+    probability = float(expit(log_dense - log_evidence))
+    mixed = mix(average, alternative, 1.0 - probability, space.mean_squares())
+    return mixed._replace(dense_probability=probability)
+
+
+def spread(average: Average, order: np.ndarray, p: int) -> Average:
+    """Convert an average of the variables ``order`` to one of all p variables."""
+    increasing = np.argsort(order[average.candidates])
     at = np.concatenate([[0], 1 + increasing])
 
-    def spread(values: np.ndarray) -> np.ndarray:
-        """Set the values of variables that were not considered to zero."""
-        everywhere = np.zeros((*values.shape[:-1], p))
-        everywhere[..., order] = values
-        return everywhere
+    def everywhere(values: np.ndarray) -> np.ndarray:
+        full = np.zeros((*values.shape[:-1], p))
+        full[..., order] = values
+        return full
 
     by_variable: Any = {
-        name: spread(getattr(found, name))
-        for name in ("inclusion", "mean", "variance", "active_mean", "active_variance")
+        name: everywhere(getattr(average, name))
+        for name in ("inclusion", "nonzero", "mean", "variance", "active_mean", "active_variance")
     }
-    return found._replace(
-        by_size=spread(found.by_size.T).T,
-        candidates=order[found.candidates][increasing],
-        covariance=found.covariance[:, at][:, :, at],
-        together=found.together[np.ix_(increasing, increasing)],
+    found = average._replace(
+        by_size=everywhere(average.by_size.T).T,
+        candidates=order[average.candidates][increasing],
+        covariance=average.covariance[:, at][:, :, at],
+        together=average.together[np.ix_(increasing, increasing)],
         **by_variable,
+    )
+    if average.dense is None:
+        return found
+    mean = found.mean + average.dense.mean
+    variance = found.variance + average.dense.variance
+    return found._replace(
+        nonzero=np.ones(p),
+        mean=mean,
+        variance=variance,
+        active_mean=mean,
+        active_variance=variance,
+        excluded_variance=average.excluded_variance + average.dense.predictive,
     )
 
 
@@ -258,33 +297,88 @@ def select_promising(model: SetModel[F], fit: F, max_visited: int) -> np.ndarray
     return visited
 
 
+def mix(first: Average, second: Average, weight: float, mean_squares: np.ndarray) -> Average:
+    """Mix two posteriors of the coefficients; ``weight`` is that of the first.
+
+    The probabilities of variables and sizes remain those of the first.
+    """
+    candidates = np.union1d(first.candidates, second.candidates)
+    between = weight * (1.0 - weight)  # variance of the indicator of the second
+
+    def within(average: Average, matrix: np.ndarray) -> np.ndarray:
+        """Extend the last two axes to all candidates, behind as many others as there are."""
+        at = np.searchsorted(candidates, average.candidates)
+        n_others = matrix.shape[-1] - at.size
+        at = np.concatenate([np.arange(n_others), n_others + at])
+        full = np.zeros(
+            (*matrix.shape[:-2], n_others + candidates.size, n_others + candidates.size)
+        )
+        full[..., at[:, None], at] = matrix
+        return full
+
+    def mixed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return weight * a + (1.0 - weight) * b
+
+    apart = first.mean - second.mean
+    excluded = apart**2 * mean_squares
+    excluded[:, candidates] = 0.0
+    apart = np.column_stack([first.intercept - second.intercept, apart[:, candidates]])
+    covariance = mixed(within(first, first.covariance), within(second, second.covariance))
+    nonzero = mixed(first.nonzero, second.nonzero)
+    total = np.maximum(nonzero, np.finfo(float).tiny)
+    active_mean, squares = (
+        mixed(first.nonzero * a, second.nonzero * b) / total
+        for a, b in (
+            (first.active_mean, second.active_mean),
+            (
+                first.active_variance + first.active_mean**2,
+                second.active_variance + second.active_mean**2,
+            ),
+        )
+    )
+    return first._replace(
+        nonzero=nonzero,
+        intercept=mixed(first.intercept, second.intercept),
+        mean=mixed(first.mean, second.mean),
+        variance=mixed(first.variance, second.variance) + between * (first.mean - second.mean) ** 2,
+        active_mean=active_mean,
+        active_variance=np.maximum(squares - active_mean**2, 0.0),
+        candidates=candidates,
+        covariance=covariance + between * apart[:, :, None] * apart[:, None, :],
+        together=within(first, first.together),
+        excluded_variance=mixed(first.excluded_variance, second.excluded_variance)
+        + between * excluded.sum(axis=1),
+        sigma2=mixed(first.sigma2, second.sigma2),
+    )
+
+
 def temper(
     average: Average, empty: Coefficients, mean_squares: np.ndarray, weight: float
 ) -> Average:
     """Move the probability 1 - ``weight`` of all sets to the empty set."""
     if weight >= 1.0:
         return average
+    none = np.zeros_like(average.mean)
+    nothing = average._replace(
+        nonzero=none[0],
+        intercept=empty.intercept,
+        mean=none,
+        variance=none,
+        active_mean=none,
+        active_variance=none,
+        candidates=average.candidates[:0],
+        covariance=empty.covariance[:, :1, :1],
+        excluded_variance=np.zeros(empty.sigma2.size),
+        sigma2=empty.sigma2,
+    )
     size_probability = weight * average.size_probability
     size_probability[0] += 1.0 - weight
-    between = weight * (1.0 - weight)  # variance of the indicator of the other sets
-    mean = average.mean
-    others = np.ones(mean.shape[1], dtype=bool)
-    others[average.candidates] = False
-    apart = np.column_stack([average.intercept - empty.intercept, mean[:, average.candidates]])
-    covariance = weight * average.covariance + between * apart[:, :, None] * apart[:, None, :]
-    covariance[:, 0, 0] += (1.0 - weight) * empty.covariance[:, 0, 0]
-    return average._replace(
+    return mix(average, nothing, weight, mean_squares)._replace(
         inclusion=weight * average.inclusion,
         by_size=weight * average.by_size,
         size_probability=size_probability,
-        intercept=weight * average.intercept + (1.0 - weight) * empty.intercept,
-        mean=weight * mean,
-        variance=weight * average.variance + between * mean**2,
-        covariance=covariance,
         together=weight * average.together,
-        excluded_variance=weight * average.excluded_variance
-        + between * (mean[:, others] ** 2 @ mean_squares[others]),
-        sigma2=weight * average.sigma2 + (1.0 - weight) * empty.sigma2,
+        dense_probability=weight * average.dense_probability,
     )
 
 

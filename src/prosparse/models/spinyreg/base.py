@@ -53,6 +53,7 @@ class SpinyBase(VariableSelector):
     intercept_: Any
     candidate_indices_: np.ndarray
     inclusion_probability_: np.ndarray
+    _nonzero_probability: np.ndarray  # (p,) that a coefficient is not zero
     conditional_coef_mean_: np.ndarray
     conditional_coef_std_: np.ndarray
     # Inputs of the variance of a prediction, in addition to the noise.
@@ -139,6 +140,7 @@ class SpinyBase(VariableSelector):
             return full
 
         self.inclusion_probability_ = on_all_columns(average.inclusion)
+        self._nonzero_probability = on_all_columns(average.nonzero)
         self.conditional_coef_mean_ = self._by_response(
             on_all_columns(average.active_mean * to_units)
         )
@@ -172,14 +174,16 @@ class SpinyBase(VariableSelector):
     def coef_interval(self, level: float = 0.95) -> np.ndarray:
         """Compute equal-tailed credible intervals of the coefficients.
 
-        With averaging, the posterior of a coefficient is a mixture of a point mass at zero, whose
-        probability is one minus the inclusion probability, and a Gaussian distribution given that
-        the variable is active. An interval contains ``level`` of this mixture. It is exactly
-        [0, 0] if the inclusion probability is at most ``(1 - level) / 2``, and one end is often
-        zero for larger probabilities. Active variables with small effects are often not covered;
-        ``conditional_coef_mean_`` and ``conditional_coef_std_`` describe a coefficient given that
-        its variable is active. Without averaging, the intervals are those of the selected set and
-        zero outside it.
+        With averaging, the posterior of a coefficient is a mixture of a point mass at zero and a
+        Gaussian distribution given that it is not zero. The probability of the point mass is one
+        minus the inclusion probability, or zero with a dense component. An interval contains
+        ``level`` of this mixture: the proportion ``level`` of all coefficients, zero or not, is in
+        their intervals if the prior is adequate. Among the coefficients that are not zero, the
+        proportion is smaller, because the interval of a variable that was not detected is exactly
+        [0, 0]: this is so if the probability of a nonzero coefficient is at most
+        ``(1 - level) / 2``. ``conditional_coef_mean_`` and ``conditional_coef_std_`` describe a
+        coefficient given that it is not zero. Without averaging, the intervals are those of the
+        selected set and zero outside it.
 
         Parameters
         ----------
@@ -189,14 +193,14 @@ class SpinyBase(VariableSelector):
         Returns
         -------
         ndarray of shape (n_features, 2) or (n_targets, n_features, 2)
-            Lower and upper ends of the intervals.
+            Lower and upper ends of the intervals, for each response.
         """
         check_is_fitted(self)
         if not (isinstance(level, Real) and 0.0 < float(level) < 1.0):
             raise ParameterError(f"`level` must be in (0, 1), got {level!r}.")
         if self._averaged:
             return mixture_interval(
-                self.inclusion_probability_,
+                self._nonzero_probability,
                 self.conditional_coef_mean_,
                 self.conditional_coef_std_,
                 level,
@@ -239,9 +243,9 @@ def warn_about_rows(name: str, found: Solution[Any], data: NullData) -> None:
         return
     if found.null.rests_on_few_rows:
         warn(
-            f"{name}: the association of the variables with y rests on few rows. With random signs "
-            "of y, variables predict it as well as in the data, so larger noise in rows with large "
-            "values of X is another explanation. Check these rows, or transform skewed columns.",
+            f"{name}: the association of the variables with y rests on few rows. With random "
+            "signs, y is predicted equally well, so larger noise in rows with large values of X "
+            "may cause the association. Check these rows, or transform skewed columns.",
             OutlyingRowsWarning,
         )
     if data.root is not None:  # Weights count equal rows.

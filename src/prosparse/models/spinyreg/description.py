@@ -38,6 +38,7 @@ AVERAGE: dict[str, Field] = {
     "conditional_coef_mean_": numbers("p", finite=True, stack="m"),
     "conditional_coef_std_": nonnegative("p", stack="m"),
     "model_size_probability_": nonnegative("p+1"),
+    "_nonzero_probability": nonnegative("p"),
 }
 STUDENT_NOISE: dict[str, Field] = {
     "degrees_of_freedom_": numbers(finite=True, minimum=2, exclusive=True),
@@ -89,10 +90,11 @@ REGRESSOR = Method(
         },
         optional={
             **AVERAGE,
+            "dense_probability_": nonnegative(),
             **STUDENT_NOISE,
             "expected_f_score_": nonnegative(),
         },
-        all_or_none=(tuple(AVERAGE), tuple(STUDENT_NOISE)),
+        all_or_none=((*AVERAGE, "dense_probability_"), tuple(STUDENT_NOISE)),
         checks=(check_cardinalities,),
     ),
     path=EVIDENCE_PATH._replace(posterior="log_posterior_path_"),

@@ -17,6 +17,7 @@ from ...errors import (
     InputError,
     NoStructureWarning,
     ParameterError,
+    check_bool,
     check_choice,
     check_total,
     check_weights,
@@ -72,7 +73,8 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
 
     Each set of variables defines a Bayesian linear model whose marginal likelihood (evidence) is
     known in closed form. Posterior probabilities of the sets give the inclusion probability of
-    each variable and the selected set. `predict` averages over the sets.
+    each variable and the selected set. `predict` averages over the sets, and over small
+    coefficients of all variables if the data support these.
 
     Parameters
     ----------
@@ -92,6 +94,10 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         variable of each redundant group. "map" is the set of maximum posterior probability.
         "median" is the median probability model: all variables with an inclusion probability
         above 0.5.
+    common_sign : bool, default=False
+        Whether coefficients tend to have the same sign. Set this if the columns are coded so that
+        larger values are expected to act in the same direction. If False, multiplying columns by
+        -1 does not change the result.
     average : bool, default=True
         Whether to predict by Bayesian model averaging. If False, or with ``refit="ols"``, the
         selected set alone predicts. ``average=False`` with ``selection_rule="map"`` computes no
@@ -128,18 +134,23 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     n_selected_ : int
         Number of selected variables.
     inclusion_probability_ : ndarray of shape (n_features_in_,)
-        Posterior probability that each variable is active. Present if an average over sets was
-        computed.
+        Posterior probability that each variable is active if there is no dense component. Present
+        if an average over sets was computed.
+    dense_probability_ : float
+        Posterior probability of a dense component, in which all variables have small coefficients
+        in addition to those of the active variables. Selection and inclusion probabilities assume
+        that there is none; `predict` and ``coef_`` average over both. Present with
+        ``inclusion_probability_``; 0 for at most 30 or more than 1000 variables.
     credible_sets_ : list of ndarray
         One array of column indices for each selected variable, in column order. The array is the
         smallest group that contains the active variable with probability 0.95, most probable first.
         All of its variables have an absolute correlation of at least 0.5 with the selected one.
     conditional_coef_mean_ : ndarray of the shape of coef_
-        Posterior mean of each coefficient given that its variable is active. Present with
-        ``inclusion_probability_``.
+        Posterior mean of each coefficient given that it is not zero: its variable is active, or
+        there is a dense component. Present with ``inclusion_probability_``.
     conditional_coef_std_ : ndarray of the shape of coef_
-        Posterior standard deviation of each coefficient given that its variable is active.
-        Present with ``inclusion_probability_``.
+        Posterior standard deviation of each coefficient given that it is not zero. Present with
+        ``inclusion_probability_``.
     model_size_probability_ : ndarray of shape (n_features_in_ + 1,)
         Posterior probability of 0, 1, 2, ... active variables. Present with
         ``inclusion_probability_``.
@@ -212,10 +223,11 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     are independent, and noise variance.
 
     The average integrates over the noise variance and the scales of the coefficients. Two priors
-    have probability 1/2 each: independent Gaussian coefficients with a small or a large variance,
-    or coefficients of a common magnitude whose signs may differ. Multiplying columns by -1 does
-    not change the result. All sets are enumerated for up to seven variables. For more variables,
-    a Markov jump process visits at most 1000 states among about 400 variables.
+    are compared by their evidence: independent Gaussian coefficients of a small or a large
+    variance, and coefficients of a common magnitude whose signs may differ. All sets are enumerated
+    for up to seven variables. For more variables, a Markov jump process visits at most 1000 states
+    among about 400 variables. A second process includes a dense component, a ridge regression on
+    all variables, with prior probability 0.02.
 
     References
     ----------
@@ -243,6 +255,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         noise: Noise = "gaussian",
         refit: Refit = "posterior",
         selection_rule: SelectionRule = "f-score",
+        common_sign: bool = False,
         average: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-7,
@@ -254,6 +267,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         self.noise = noise
         self.refit = refit
         self.selection_rule = selection_rule
+        self.common_sign = common_sign
         self.average = average
         self.max_iter = max_iter
         self.tol = tol
@@ -367,7 +381,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
             self.selection_rule, self.average, self.refit == "ols", seed_of(self.random_state)
         )
         pool = candidates(op, Y, yy, n, int(self.fit_intercept))
-        return solve(LinearProblem(pool), null_data, rules, options)
+        return solve(LinearProblem(pool, self.common_sign), null_data, rules, options)
 
     def _reweight_rows(self, data: FitData) -> tuple[FitData, Run[StudentState]]:
         """Estimate the row weights of Student's t noise and apply them to the data."""
@@ -430,6 +444,8 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         self.coef_precision_ = self._by_response(
             (length / units) ** 2 * (np.exp(fit.log_ratio) / fit.sigma2)
         )
+        if found.average is not None:
+            self.dense_probability_ = found.average.dense_probability
         sigma2 = found.coefficients.sigma2
         if averaged and found.average is not None:
             sigma2 = found.average.sigma2
@@ -505,6 +521,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         super()._check_parameters()
         check_choice("noise", self.noise, get_args(Noise))
         check_choice("refit", self.refit, get_args(Refit))
+        check_bool("common_sign", self.common_sign)
 
     def _warn(self) -> None:
         self._warn_unfinished()

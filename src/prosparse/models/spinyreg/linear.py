@@ -85,6 +85,7 @@ class LinearModel(NamedTuple):
     low: float  # lower and upper bound of log lambda
     high: float
     noise_floor: np.ndarray  # (m,) minimum noise variances
+    common_sign: bool = False  # whether coefficients of a common magnitude tend to agree in sign
 
     @property
     def trials(self) -> Trials:
@@ -238,8 +239,10 @@ class LinearModel(NamedTuple):
     def states(self, log_prior: np.ndarray, fit: LinearFit) -> LinearStates:
         """Return the states of the average, near that of ``fit``."""
         unit = math.log(float(self.d.mean()) / self.n)
-        grid = make_prior_grid(self, fit.log_ratio if fit.v.size else unit)
-        return LinearStates(self, SetPrior(log_prior, grid, self.dof))
+        prior = SetPrior(
+            log_prior, make_prior_grid(self, fit.log_ratio if fit.v.size else unit), self.dof
+        )
+        return LinearStates(self, prior)
 
 
 def linear_model(

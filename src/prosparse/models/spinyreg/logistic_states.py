@@ -76,6 +76,10 @@ class LogisticStates:
         """Return the set v at the tau of the search; ``targets`` are not used."""
         return tuple(np.sort(v).tolist()), self.k
 
+    def max_log_posterior(self, v: np.ndarray) -> float:
+        """Return 0: there is no other space to compare with."""
+        return 0.0
+
     def visit(self, key: Hashable) -> LogisticVisit:
         """Fit a state and compute the rates of all moves."""
         from .logistic import fit_model, score_all_additions, warm_start
@@ -128,6 +132,19 @@ class LogisticStates:
         return new.log_posterior - old.log_posterior + math.log(backward) - math.log(forward)
 
     # --- moments
+
+    def log_evidence(
+        self,
+        keys: list[Hashable],
+        states: list[VisitedState],
+        weights: np.ndarray,
+        inclusion: np.ndarray,
+    ) -> float:
+        """Return 0: there is no other space to compare with."""
+        return 0.0
+
+    def with_dense_component(self) -> None:
+        """Return None: there is no dense component."""
 
     def moments(
         self, keys: list[Hashable], states: list[VisitedState], weights: np.ndarray

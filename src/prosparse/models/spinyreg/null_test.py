@@ -218,8 +218,14 @@ class PathPrior(NamedTuple):
             -0.5 * (m * q * math.log1p(a) + self.dof * np.log((1.0 + a * rest) / (1.0 + a)).sum(-1))
             for a in g.tolist()
         ]
-        factor: np.ndarray = logsumexp(each, axis=0) - math.log(g.size)
-        return factor
+        return log_sum(np.array(each)) - math.log(g.size) if g.size > 1 else each[0]
+
+
+def log_sum(log_values: np.ndarray) -> np.ndarray:
+    """Compute the log of the sum of exp(``log_values``) over the first axis, all finite."""
+    top = log_values.max(axis=0)
+    total: np.ndarray = np.log(np.exp(log_values - top).sum(axis=0)) + top
+    return total
 
 
 def path_prior(data: NullData) -> PathPrior:
@@ -251,7 +257,7 @@ class Statistic:
         b /= np.sqrt(yy)  # Responses of norm 1 follow.
         explained = b * b / self.d[:, None, None]
         single = self.prior.log_factor(explained, 1, np.ones(1))
-        terms = [logsumexp(single, axis=0) - math.log(self.d.size)]
+        terms = [log_sum(single) - math.log(self.d.size)]
         if self.d.size > 1 and self.n_starts:
             terms += self.sum_path(b, explained.sum(axis=2))
             if self.pairs is not None:
@@ -309,8 +315,7 @@ class Statistic:
         weights = [each[:, None, None] for each in (self.d[j], self.d[i], 2.0 * g_ij, determinant)]
         R2 = (b_i**2 * weights[0] + b_j**2 * weights[1] - b_i * b_j * weights[2]) / weights[3]
         factors = self.prior.log_factor(np.clip(R2, 0.0, 1.0), 2, self.prior.g)
-        log_sum: np.ndarray = logsumexp(factors, axis=0) + float(self.prior.log_prior[2])
-        return log_sum
+        return log_sum(factors) + float(self.prior.log_prior[2])
 
 
 def most_correlated_pairs(

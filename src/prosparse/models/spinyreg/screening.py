@@ -86,6 +86,7 @@ class LinearProblem(NamedTuple):
     """Linear regression of one or several responses."""
 
     pool: Candidates
+    common_sign: bool = False
 
     @property
     def max_shortlist(self) -> int:
@@ -96,9 +97,11 @@ class LinearProblem(NamedTuple):
         """Build the model of the columns ``indices``."""
         pool = self.pool
         if pool.G is not None and indices.size == pool.d.size:
-            return linear_model(pool.G, pool.B, pool.yy, pool.n, pool.dof)
-        G = np.asarray(pool.op.take_columns(indices).gram(), dtype=float)
-        return linear_model(G, pool.B[indices], pool.yy, pool.n, pool.dof)
+            model = linear_model(pool.G, pool.B, pool.yy, pool.n, pool.dof)
+        else:
+            G = np.asarray(pool.op.take_columns(indices).gram(), dtype=float)
+            model = linear_model(G, pool.B[indices], pool.yy, pool.n, pool.dof)
+        return model._replace(common_sign=self.common_sign)
 
     def gains(self, model: SetModel[LinearFit], indices: np.ndarray, fit: LinearFit) -> np.ndarray:
         """Compute the gains of all columns.

@@ -136,6 +136,14 @@ class VisitedState(Protocol):
         """
 
 
+class DenseSums(NamedTuple):
+    """Moments of the coefficients u of a dense component, for all p variables of the model."""
+
+    mean: np.ndarray  # (m, p) of u, zero for the variables of `Sums`, which include it
+    variance: np.ndarray  # (m, p) of u given the coefficients of the sets
+    predictive: np.ndarray  # (m,) contribution of u to the variance of a prediction
+
+
 class Sums(NamedTuple):
     """Sums over weighted sets of moments, for m responses."""
 
@@ -144,6 +152,7 @@ class Sums(NamedTuple):
     first: np.ndarray  # (m, 1 + p), the intercept first
     second: np.ndarray  # (m, 1 + p, 1 + p)
     sigma2: np.ndarray  # (m,)
+    dense: DenseSums | None = None
 
 
 def zero_sums(p: int, m: int) -> Sums:
@@ -182,6 +191,9 @@ class StateSpace(Protocol):
         ``targets`` are sets between which the chain may jump.
         """
 
+    def max_log_posterior(self, v: np.ndarray) -> float:
+        """Return the log posterior of the best state of the set v, comparable to `log_evidence`."""
+
     def visit(self, key: Hashable) -> VisitedState:
         """Compute the rates of a state."""
 
@@ -198,6 +210,18 @@ class StateSpace(Protocol):
         self, keys: list[Hashable], states: list[VisitedState], weights: np.ndarray
     ) -> tuple[np.ndarray, Sums]:
         """Return the (k,) visited variables and sums over the weighted states."""
+
+    def log_evidence(
+        self,
+        keys: list[Hashable],
+        states: list[VisitedState],
+        weights: np.ndarray,
+        inclusion: np.ndarray,
+    ) -> float:
+        """Estimate the log evidence of all states from weighted states."""
+
+    def with_dense_component(self) -> Self | None:
+        """Return the states with a dense component, if there is one."""
 
     def empty_coefficients(self) -> Coefficients:
         """Return the posterior of the empty set."""

@@ -1,15 +1,17 @@
 """Priors on the coefficients: two scales, or a common magnitude.
 
-Two scales. With prior probability 1/2, w_j ~ N(0, c_j^2 sigma2 / lambda) independently, where c_j
-is 1 (small) or `SCALE_RATIO` (large). With a single scale, a few large coefficients beside many
-small ones would be shrunk too much, or the small ones would be too improbable. A proportion theta
-of the q active variables is large, theta ~ Beta(1/2, 1/2), so k large variables have the prior
-B(1/2 + k, 1/2 + q - k) / B(1/2, 1/2), which favours equal scales. In the columns c_j x_j all
-coefficients have the same variance; X_v denotes these columns.
+Both have probability 1/2; the evidence decides between them.
 
-Common magnitude. Otherwise w_j = s_j (mu + u_j) with signs s_j of probability 1/2,
-mu ~ N(0, rho sigma2 / lambda) and u_j ~ N(0, sigma2 / lambda). With mu integrated out, the q
-coefficients have
+Two scales. The coefficients are independent, w_j ~ N(0, c_j^2 sigma2 / lambda), where c_j is 1
+(small) or `SCALE_RATIO` (large). With a single scale, a few large coefficients beside many small
+ones would be shrunk too much, or the small ones would be too improbable. A proportion theta of the
+q active variables is large, theta ~ Beta(1/2, 1/2), so k large variables have the prior B(1/2 + k,
+1/2 + q - k) / B(1/2, 1/2). In the columns c_j x_j all coefficients have the same variance; X_v
+denotes these columns.
+
+Common magnitude. w_j = s_j (mu + u_j) with signs s_j of probability 1/2,
+mu ~ N(0, rho sigma2 / lambda) and u_j ~ N(0, sigma2 / lambda). With a common sign, a proportion
+theta ~ Beta(1/2, 1/2) of the signs is positive. With mu integrated out, the q coefficients have
 
     Cov w = sigma2 / lambda (I + rho s s') ,      its inverse  lambda / sigma2 (I - g_q s s') ,
 
@@ -17,7 +19,7 @@ with g_q = rho / (1 + rho q). s and -s are the same model, because mu may be neg
 with s_1 = 1. A single variable has no sign, and its prior variance is tau^2 = (1 + rho) / lambda,
 for a column of unit variance and relative to the noise.
 
-Density. With s = 0 for two scales,
+Density. With s = 0 for independent coefficients,
 
     W = X_v'X_v + lambda (I - g_q s s') ,    P = W^-1 ,    m = P X_v'y ,    R = y'y - (X_v'y)'m ;
 
@@ -29,8 +31,9 @@ t = s'P_0 s and c = s'P_0 X_v'y, with h = lambda g_q,
     P = P_0 + h / (1 - h t) P_0 s s'P_0 ,    R = R_0 - h c^2 / (1 - h t) ,
     log det W = log det W_0 + log(1 - h t) ,
 
-so the eigenvalues of X_v'X_v give the density at every lambda and rho. Several responses have two
-scales only: the logarithms of their residual sums R_k and of the determinants add up.
+so the eigenvalues of X_v'X_v give the density at every lambda and rho. Several responses have
+independent coefficients only: the logarithms of their residual sums R_k and of the determinants add
+up.
 
 Neighbours. With one additional variable g_q becomes g = g_(q+1), which changes W by
 (h - lambda g) s s' before x_j is added. Let P, m and R be those after this change. With the scale
@@ -64,7 +67,6 @@ if TYPE_CHECKING:
 
 SCALE_RATIO = 8.0  # ratio of the large scale to the small one
 LABEL_SHAPE = 0.5  # parameter of the beta prior of the proportion of large coefficients
-COMMON_PROBABILITY = 0.5  # prior probability of a common magnitude
 SCATTER = 0.25  # standard deviation of u_j relative to mu: rho = 1 / SCATTER^2
 MIN_REMAINING = 1e-12  # minimum of the remaining proportion of R
 DOUBLINGS = 4  # number of powers of two of tau on either side of its best value
@@ -76,20 +78,20 @@ SCALES, SIGNS = np.array([1.0, SCALE_RATIO]), np.array([-1.0, 1.0])
 
 
 class PriorGrid(NamedTuple):
-    """Grid of lambda and rho with prior probabilities."""
+    """Grid of lambda, first for two scales, then for a common magnitude."""
 
     log_ratio: np.ndarray  # (A,) log lambda
-    rho: np.ndarray  # (A,) 0 for two scales, which come first
+    rho: np.ndarray  # (A,) 0 for two scales
     log_prior: np.ndarray  # (A,) log prior probability
 
     @property
-    def n_two_scales(self) -> int:
-        """Number of grid points with two scales."""
+    def n_independent(self) -> int:
+        """Number of grid points with independent coefficients of two scales."""
         return int(np.count_nonzero(self.rho == 0.0))
 
     def part(self, common: bool) -> PriorGrid:
-        """Return the grid points with a common magnitude, or those with two scales."""
-        at = slice(self.n_two_scales, None) if common else slice(self.n_two_scales)
+        """Return the grid points with a common magnitude, or with independent coefficients."""
+        at = slice(self.n_independent, None) if common else slice(self.n_independent)
         return PriorGrid(*(each[at] for each in self))
 
 
@@ -118,14 +120,12 @@ def make_prior_grid(model: LinearModel, best: float) -> PriorGrid:
     # The density of log tau is tau times the density of tau.
     log_prior = log_tau - np.logaddexp(0.0, 2.0 * log_tau)
     log_prior -= np.logaddexp.reduce(log_prior)
-    if model.yy.size > 1:
-        return PriorGrid(unit - 2.0 * log_tau, np.zeros(log_tau.size), log_prior)
-    rho = np.repeat([0.0, 1.0 / SCATTER**2], log_tau.size)
+    kinds = [0.0, 1.0 / SCATTER**2] if model.yy.size == 1 else [0.0]
+    rho = np.repeat(kinds, log_tau.size)
     return PriorGrid(
-        np.tile(unit - 2.0 * log_tau, 2) + np.log1p(rho),  # tau^2 = (1 + rho) / lambda
+        np.tile(unit - 2.0 * log_tau, len(kinds)) + np.log1p(rho),  # tau^2 = (1 + rho) / lambda
         rho,
-        np.tile(log_prior, 2)
-        + np.log(np.where(rho > 0.0, COMMON_PROBABILITY, 1.0 - COMMON_PROBABILITY)),
+        np.tile(log_prior, len(kinds)) - math.log(len(kinds)),
     )
 
 
@@ -139,9 +139,12 @@ def log_label_prior(q: int) -> np.ndarray:
     return log_prior
 
 
-def log_sign_prior(q: int) -> float:
-    """Compute the log prior of each pattern of q signs, the first positive."""
-    return -max(q - 1, 0) * math.log(2.0)
+@cache
+def log_sign_prior(q: int, common: bool) -> np.ndarray:
+    """Compute the (q + 1,) log prior of signs of which 0 .. q are positive, the first positive."""
+    if common and q:
+        return math.log(2.0) + log_label_prior(q)
+    return np.full(q + 1, -max(q - 1, 0) * math.log(2.0))
 
 
 def positive_signs(m: np.ndarray) -> np.ndarray:
@@ -167,7 +170,7 @@ class SetDensities(NamedTuple):
     U: np.ndarray  # (S, q, q) C U, with eigenvectors U of C X_v'X_v C and C = diag(c)
     c: np.ndarray  # (S, q, m) U'C X_v'Y
     eigenvalues: np.ndarray  # (S, A, q) of C X_v'X_v C + lambda I
-    signs: np.ndarray  # (S, q), zero for two scales
+    signs: np.ndarray  # (S, q), zero for independent coefficients
     gain_factor: np.ndarray  # (S, A) h / (1 - h t)
     R: np.ndarray  # (S, A, m)
     log_density: np.ndarray  # (S, A) log p(Y | v, marks, lambda, rho) + log p(marks, lambda, rho)
@@ -194,7 +197,8 @@ def set_densities(
         gain_factor = h / (1.0 - h * t)
         R = R - (gain_factor * cross * cross)[..., None]
         log_det = log_det + np.log1p(grid.rho * q) + np.log1p(-h * t)
-        log_prior = np.full(v.shape[0], log_sign_prior(q))
+        log_signs = log_sign_prior(q, model.common_sign)
+        log_prior = log_signs[marks.sum(axis=1)]
     else:
         gain_factor = np.zeros(log_det.shape)
         log_prior = log_label_prior(q)[marks.sum(axis=1)]
@@ -210,8 +214,8 @@ class StateRates(NamedTuple):
     """Jump rates of a state: a marked set at one grid point."""
 
     # (2 p + q + A,) rates of: flips of each variable, added with the mark 0; flips with the mark 1;
-    # changes of the mark of the variables of the set; jumps to each grid point. Rates of jumps
-    # between distant sets are appended by `linear_states.JumpTargets`.
+    # changes of the mark of the variables of the set; jumps to each grid point. Rates of other
+    # jumps are appended by `linear_states`.
     rates: np.ndarray
     inclusion: np.ndarray  # (p,) inclusion probability of each variable given all others
     signs: np.ndarray  # (q,) marks of a common magnitude to which a jump leads
@@ -223,15 +227,35 @@ class SetPosterior(NamedTuple):
 
     v: np.ndarray  # (q,)
     marks: np.ndarray  # (q,)
+    b: np.ndarray  # (q, m) X_v'Y
     P: np.ndarray  # (q, q)
     m: np.ndarray  # (q, m)
     R: np.ndarray  # (m,)
     lam: float
     rho: float
+    common_sign: bool  # whether signs tend to be equal
+
+    @property
+    def scales(self) -> np.ndarray:
+        """(q,) scales c."""
+        scales: np.ndarray = np.ones(self.v.size) if self.rho else SCALES[self.marks]
+        return scales
+
+    @property
+    def signs(self) -> np.ndarray:
+        """(q,) signs s, zero for independent coefficients."""
+        signs: np.ndarray = SIGNS[self.marks] if self.rho else np.zeros(self.v.size)
+        return signs
 
     def magnitude_precision(self, q: int) -> float:
         """Return lambda g_q for q variables."""
         return self.lam * self.rho / (1.0 + self.rho * q)
+
+    def log_mark_prior(self, q: int, n_large: np.ndarray) -> np.ndarray:
+        """Compute the log prior of q marks, (K,) for K numbers of large coefficients."""
+        if self.rho:
+            return log_sign_prior(q, self.common_sign)[n_large]
+        return log_label_prior(q)[n_large]
 
 
 def state_rates(
@@ -244,9 +268,8 @@ def state_rates(
     dominates the running time. One eigendecomposition gives P at this grid point and the density at
     all of them, as in `set_densities` but with fewer calls.
     """
-    grid, q, two = prior.grid, v.size, prior.grid.n_two_scales
-    lams = np.exp(grid.log_ratio)
-    lam, rho = float(lams[a]), float(grid.rho[a])
+    grid, q, independent = prior.grid, v.size, prior.grid.n_independent
+    lams, rho = np.exp(grid.log_ratio), float(grid.rho[a])
     scale = np.ones(q) if rho else SCALES[marks]
     signs, reachable = np.zeros(0, dtype=int), np.ones(grid.rho.size, dtype=bool)
     b = model.B.take(v, axis=0) * scale[:, None]
@@ -257,157 +280,112 @@ def state_rates(
         R = model.yy - inverse.T.dot(c * c)  # (A, m)
         log_det = -np.log(inverse * lams).sum(axis=0)
         P = (U * inverse[:, a]).dot(U.T)
-        log_prior = np.full(lams.size, float(log_label_prior(q)[0 if rho else marks.sum()]))
-        if two < lams.size:
-            if not rho and marks.any():  # The other prior is reached from small coefficients only.
-                reachable[two:] = False
-            means = U.dot(c * inverse[:, :two])  # (q, two) for small coefficients
+        n_large = 0 if rho else int(marks.sum())
+        log_prior = np.full(lams.size, log_label_prior(q)[n_large])
+        if independent < lams.size:
+            if n_large:  # The common magnitude is reached from small coefficients only.
+                reachable[independent:] = False
+            means = U.dot(c * inverse[:, :independent])  # for small coefficients
             signs = marks if rho else positive_signs(means[:, a])
             s = SIGNS[signs]
             if rho:
-                reachable[:two] = (positive_signs(means) == signs[:, None]).all(axis=0)
+                reachable[:independent] = (positive_signs(means) == signs[:, None]).all(axis=0)
             u, h = s.dot(U), lams * grid.rho / (1.0 + grid.rho * q)
             t, cross = (u * u).dot(inverse), (u * c[:, 0]).dot(inverse)
             R = R - (h / (1.0 - h * t) * cross * cross)[:, None]
             log_det += np.log1p(grid.rho * q) + np.log1p(-h * t)
-            log_prior[two:] = log_sign_prior(q)
+            log_prior[independent:] = log_sign_prior(q, model.common_sign)[signs.sum()]
             if rho:
                 Ps = P.dot(s)
                 P += np.outer(Ps, (h[a] / (1.0 - h[a] * t[a])) * Ps)
         R = np.maximum(R, prior.dof * model.noise_floor)
         log_density = prior.dof * np.log(R).sum(axis=1) + model.yy.size * log_det
         log_density = grid.log_prior + log_prior - 0.5 * log_density
-        posterior = SetPosterior(v, marks, P, P.dot(b), R[a], lam, rho)
+        R_a = R[a]
     else:
+        P, R_a = np.zeros((0, 0)), model.yy
         log_density = grid.log_prior - 0.5 * prior.dof * float(np.log(model.yy).sum())
-        posterior = SetPosterior(v, marks, np.zeros((0, 0)), b, model.yy, lam, rho)
     to_grid = np.where(reachable, GRID_RATE * expit(log_density - log_density[a]), 0.0)
     to_grid[a] = 0.0
-    additions, removals, changes = move_gains(model, prior, posterior, b)
+    lam, common_sign = float(lams[a]), model.common_sign
+    posterior = SetPosterior(v, marks, b, P, P.dot(b), R_a, lam, rho, common_sign)
+    additions = mark_additions(model, prior, posterior)
+    removals, changes = mark_removals(prior, posterior)
     odds = np.logaddexp.reduce(additions, axis=0)  # log odds of each variable given all others
     odds[v] = np.logaddexp(0.0, changes) - removals
-    rates = expit(additions)
-    rates[:, v] = 0.0
-    rates[-1, v] = expit(removals)
-    if rates.shape[0] == 1:  # A single variable has no sign; it is written with a positive one.
-        rates = np.concatenate([np.zeros_like(rates), rates])
-    all_rates = np.concatenate([rates.ravel(), expit(changes), to_grid])
-    return StateRates(all_rates, expit(odds), signs, log_density)
+    additions[:, v] = -math.inf
+    additions[-1, v] = removals
+    rates = np.concatenate([expit(additions).ravel(), expit(changes), to_grid])
+    return StateRates(rates, expit(odds), signs, log_density)
 
 
-def move_gains(
-    model: LinearModel, prior: SetPrior, posterior: SetPosterior, b: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute the gains of additions, removals and changes of marks."""
-    if posterior.rho:
-        removals, changes = signed_removals(prior, posterior)
-        return signed_additions(model, prior, posterior, b), removals, changes
-    removals, changes = scaled_removals(prior, posterior)
-    return scaled_additions(model, prior, posterior), removals, changes
+def mark_additions(model: LinearModel, prior: SetPrior, posterior: SetPosterior) -> np.ndarray:
+    """Compute the (2, p) gains of adding each variable with each mark.
 
-
-# --- two scales
-
-
-def scaled_additions(model: LinearModel, prior: SetPrior, posterior: SetPosterior) -> np.ndarray:
-    """Compute the (2, p) gains of adding each variable at each scale."""
-    v, marks, P, M, R, lam, _ = posterior
-    q, n_large = v.size, int(marks.sum())
-    more = prior.log_prior[q + 1] - prior.log_prior[q] if q < model.d.size else -math.inf
-    more = more + log_label_prior(q + 1)[n_large : n_large + 2] - log_label_prior(q)[n_large]
-    cross = model.G.take(v, axis=1) * SCALES[marks]
-    # Rounding must not make a copy of an active variable look new; the prior alone gives this.
-    rest = np.maximum(model.d - np.einsum("ij,ij->i", cross.dot(P), cross), 0.0)
-    E = model.B - cross.dot(M)
-    S = lam + np.multiply.outer(SCALES**2, rest)
-    explained = (E * E / R) * ((SCALES**2)[:, None] / S)[..., None]  # (2, p, m)
-    fits = prior.dof * np.log(np.maximum(1.0 - explained, MIN_REMAINING)).sum(axis=-1)
-    gains: np.ndarray = more[:, None] - 0.5 * (fits + R.size * np.log(S / lam))
-    return gains
-
-
-def scaled_removals(prior: SetPrior, posterior: SetPosterior) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the (q,) gains of removals and of changes of the scale."""
-    _, marks, P, M, R, lam, _ = posterior
-    q, dof, m = marks.size, prior.dof, R.size
-    if q == 0:
-        return np.zeros(0), np.zeros(0)
-    n_large, now = int(marks.sum()), log_label_prior(q)
-    S = 1.0 / P.diagonal()
-    growth = 1.0 + M**2 * (S[:, None] / R)  # residual sums without variable i, relative to R
-    removals = prior.log_prior[q - 1] - prior.log_prior[q] - now[n_large]
-    removals = removals + log_label_prior(q - 1)[n_large - marks]
-    removals -= 0.5 * (dof * np.log(growth).sum(axis=1) + m * np.log(lam / S))
-    squares = (SCALES[1 - marks] / SCALES[marks]) ** 2
-    after = lam + squares * np.maximum(S - lam, 0.0)
-    remaining = np.maximum(growth - M**2 * ((squares * S**2 / after)[:, None] / R), MIN_REMAINING)
-    changes = now[n_large + 1 - 2 * marks] - now[n_large]
-    changes -= 0.5 * (dof * np.log(remaining).sum(axis=1) + m * np.log(after / S))
-    return removals, changes
-
-
-# --- common magnitude
-
-
-def signed_additions(
-    model: LinearModel, prior: SetPrior, posterior: SetPosterior, b: np.ndarray
-) -> np.ndarray:
-    """Compute the (2, p) gains of adding each variable with each sign.
-
-    The first variable of a set has no sign: there is one row.
+    A single variable with a common magnitude has no sign, and is written with a positive one.
     """
-    q, lam, s = posterior.v.size, posterior.lam, SIGNS[posterior.marks]
-    P, m, R = posterior.P, posterior.m, posterior.R
-    h = posterior.magnitude_precision(q + 1)
-    log_det = math.log((1.0 + posterior.rho * (q + 1)) / (1.0 + posterior.rho * q)) - math.log(lam)
+    P, m, R, lam, rho = posterior[3:8]
+    q, s, n_large = posterior.v.size, posterior.signs, int(posterior.marks.sum())
+    scales, signs = (np.ones(2), SIGNS) if rho else (SCALES, np.zeros(2))
     more = prior.log_prior[q + 1] - prior.log_prior[q] if q < model.d.size else -math.inf
-    more += log_sign_prior(q + 1) - log_sign_prior(q)
-    cross = model.G.take(posterior.v, axis=1)
-    if q:
+    more += posterior.log_mark_prior(q + 1, n_large + np.arange(2))
+    more -= posterior.log_mark_prior(q, np.array(n_large))
+    if rho and not q:
+        more[0] = -math.inf
+    cross, log_det, h = model.G.take(posterior.v, axis=1) * posterior.scales, 0.0, 0.0
+    if rho:
+        h = posterior.magnitude_precision(q + 1)
         Ps, change = P.dot(s), posterior.magnitude_precision(q) - h
         factor = 1.0 + change * float(Ps.dot(s))
         P = P - np.outer(Ps, (change / factor) * Ps)
-        m = P.dot(b)
-        R = model.yy - (b * m).sum(axis=0)
-        log_det += math.log(factor)
-    S = (model.d + (lam - h) - np.einsum("ij,ij->i", cross.dot(P), cross))[None]
-    e = (model.B - cross.dot(m))[None]  # (1, p, 1)
-    if q:
+        m = P.dot(posterior.b)
+        R = model.yy - (posterior.b * m).sum(axis=0)
+        log_det = math.log(factor * (1.0 + rho * (q + 1)) / (1.0 + rho * q))
+    rest = np.maximum(model.d - np.einsum("ij,ij->i", cross.dot(P), cross), 0.0)
+    S = np.multiply.outer(scales**2, rest) + (lam - h)
+    e = scales[:, None, None] * (model.B - cross.dot(m))
+    if rho and q:
         Ps = P.dot(s)
-        both, shift = 2.0 * h * cross.dot(Ps), h * float(s.dot(m[:, 0]))
-        S = S - h**2 * float(Ps.dot(s)) + np.stack([-both, both])
-        e = e + np.array([[[-shift]], [[shift]]])
+        S += np.multiply.outer(2.0 * h * signs, cross.dot(Ps)) - h**2 * float(Ps.dot(s))
+        e += (h * signs)[:, None, None] * s.dot(m)
     # Rounding must not make a copy of an active variable look new; the prior alone gives this.
-    S = np.maximum(S, lam / (1.0 + posterior.rho))
+    S = np.maximum(S, lam / (1.0 + rho))
     remaining = np.maximum((R - e * e / S[..., None]) / posterior.R, MIN_REMAINING)
     fits = prior.dof * np.log(remaining).sum(axis=-1)
-    gains: np.ndarray = more - 0.5 * (fits + np.log(S) + log_det)
+    gains: np.ndarray = more[:, None] - 0.5 * (fits + R.size * (np.log(S / lam) + log_det))
     return gains
 
 
-def signed_removals(prior: SetPrior, posterior: SetPosterior) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the (q,) gains of removals and of changes of the sign."""
-    q, lam, s, dof = posterior.v.size, posterior.lam, SIGNS[posterior.marks], prior.dof
+def mark_removals(prior: SetPrior, posterior: SetPosterior) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the (q,) gains of removals and of changes of the mark."""
+    _, marks, _, P, m, R, lam, rho, _ = posterior
+    q, s, dof, n_large = marks.size, posterior.signs, prior.dof, int(marks.sum())
     if q == 0:
         return np.zeros(0), np.zeros(0)
-    P_ii, m, R = posterior.P.diagonal(), posterior.m[:, 0], float(posterior.R[0])
-    growth = 1.0 + m**2 / (P_ii * R)  # residual sums without variable i, relative to R
-    Ps, h = posterior.P.dot(s), posterior.magnitude_precision(q)
-    total = float(Ps.dot(s)) - Ps * Ps / P_ii  # s'T s
-    c = float(s.dot(m)) - Ps * m / P_ii  # s'T X_v'y
+    P_ii, now = P.diagonal(), posterior.log_mark_prior(q, np.array(n_large))
+    S, e = 1.0 / P_ii, m / P_ii[:, None]  # of variable i, given all others
+    growth = 1.0 + m * e / R  # residual sums without variable i, relative to R
+    Ps = P.dot(s)
+    total = float(Ps.dot(s)) - Ps * Ps * S  # s'T s
+    c = s.dot(m) - Ps[:, None] * e  # s'T X_v'y
+    h = posterior.magnitude_precision(q)
     change = posterior.magnitude_precision(q - 1) - h
     shrunk = 1.0 - change * total
-    remaining = np.maximum(growth - change * c * c / (shrunk * R), MIN_REMAINING)
-    factor = shrunk * ((1.0 + posterior.rho * (q - 1)) / (1.0 + posterior.rho * q))
-    removals = prior.log_prior[q - 1] - prior.log_prior[q] + log_sign_prior(q - 1)
-    removals = (
-        removals - log_sign_prior(q) - 0.5 * (dof * np.log(remaining) + np.log(factor * lam * P_ii))
-    )
-    if q == 1:  # s and -s are the same model.
-        return removals, np.full(1, -np.inf)
-    S = 1.0 / P_ii - 4.0 * h * (1.0 - s * Ps / P_ii) - 4.0 * h**2 * total
-    S = np.maximum(S, lam / (1.0 + posterior.rho))
-    e = m / P_ii - 2.0 * h * s * c
-    remaining = np.maximum(growth - e * e / (S * R), MIN_REMAINING)
-    changes: np.ndarray = -0.5 * (dof * np.log(remaining) + np.log(S * P_ii))
+    remaining = np.maximum(growth - (change / shrunk)[:, None] * c * c / R, MIN_REMAINING)
+    log_det = np.log(lam * P_ii * shrunk * (1.0 + rho * (q - 1)) / (1.0 + rho * q))
+    removals = prior.log_prior[q - 1] - prior.log_prior[q] - now
+    removals = removals + posterior.log_mark_prior(q - 1, n_large - marks)
+    removals = removals - 0.5 * (dof * np.log(remaining).sum(axis=1) + R.size * log_det)
+    if rho:
+        after = S - 4.0 * h * (1.0 - s * Ps * S) - 4.0 * h**2 * total
+        e = e - 2.0 * h * s[:, None] * c
+    else:
+        ratios = SCALES[1 - marks] / SCALES[marks]
+        after, e = lam + ratios**2 * np.maximum(S - lam, 0.0), ratios[:, None] * e
+    after = np.maximum(after, lam / (1.0 + rho))
+    remaining = np.maximum(growth - e * e / (after[:, None] * R), MIN_REMAINING)
+    changes = posterior.log_mark_prior(q, n_large + 1 - 2 * marks) - now
+    changes = changes - 0.5 * (dof * np.log(remaining).sum(axis=1) + R.size * np.log(after * P_ii))
+    if rho and q == 1:  # s and -s are the same model.
+        changes = np.full(1, -np.inf)
     return removals, changes

@@ -70,7 +70,10 @@ def solve(
     found = search_all(problem, rules)
     model, fit = found.model, found.fit
     rules = rules._replace(max_size=min(rules.max_size, found.indices.size))
-    null = detect_signal(null_data, problem.pool, rules)
+    known = None
+    if isinstance(problem, LinearProblem):
+        known = rules.posterior(model, fit) - rules.posterior(model, empty_set(model))
+    null = detect_signal(null_data, problem.pool, rules, known)
     average, expected_f, rule = None, None, options.selection_rule
     if options.average or rule != "map":
         average = average_over_sets(
@@ -121,8 +124,13 @@ def solve(
     )
 
 
-def detect_signal(data: NullData, pool: Candidates, rules: SearchRules) -> NullTest:
-    """Test whether some variables predict the response, also by searches."""
+def detect_signal(
+    data: NullData, pool: Candidates, rules: SearchRules, known: float | None
+) -> NullTest:
+    """Test whether some variables predict the response, also by searches.
+
+    ``known`` are the log posterior odds of the set found for the response of ``pool``.
+    """
 
     def search_odds(tested: NullData) -> SearchOdds:
         columns = pool
@@ -132,6 +140,8 @@ def detect_signal(data: NullData, pool: Candidates, rules: SearchRules) -> NullT
 
         def odds(responses: Responses) -> float:
             Y, yy = responses.Y[:, 0], responses.yy[0]
+            if known is not None and tested.op is pool.op and np.allclose(Y, pool.Y):
+                return known
             found = search_all(LinearProblem(columns.respond(Y, yy)), rules)
             best = rules.posterior(found.model, found.fit)
             return best - rules.posterior(found.model, empty_set(found.model))

@@ -1,9 +1,9 @@
 """Proximal Newton method for data with few columns.
 
 The steps of EM are proportional to the noise variance, so that EM converges slowly if the noise is
-small, e.g. for columns of very different variance. The log-likelihood itself is smooth. With
-C = W'W + sigma2 I, S = X'X, K = C^-1, Q = K S K, G = n K - Q and R = 2 Q - n K, a change U of W and
-v of sigma2 changes C by D = U'W + W'U + v I. To second order, it changes the log-likelihood by
+small, as for columns of very different variances. The log-likelihood itself is smooth. With C = W'W
++ sigma2 I, S = X'X, K = C^-1, Q = K S K, G = n K - Q and R = 2 Q - n K, a change U of W and v of
+sigma2 changes C by D = U'W + W'U + v I. To second order, it changes the log-likelihood by
 
     - tr(G D) / 2  -  tr(R D K D) / 4  -  tr(G U'U) / 2 .
 

@@ -334,7 +334,7 @@ def evaluate_multipliers(
 ) -> tuple[Multipliers, Proof, Indices, Floats, Floats]:
     """Find the best multipliers and the smallest bounds of `children`.
 
-    If ``many`` variables were fixed, two closed-form multipliers are compared as well.
+    If ``many`` variables were fixed, two closed-form multipliers are also compared.
     """
     tried = [] if at is None else [at]
     if many:

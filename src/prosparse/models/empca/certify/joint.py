@@ -1,8 +1,8 @@
 """Certified maximum of the variances of disjoint components.
 
-Let w_c be d components on disjoint sets S_c of K_c variables. The bound of `relaxation` holds for
-their sum with one change: unit vectors on disjoint sets are orthonormal, so that the sum of
-w_c'P w_c is at most the sum of the d largest eigenvalues of P,
+Let w_c be d components on disjoint sets S_c of K_c variables. The bound of `relaxation` applies to
+the sum of w_c'C w_c with one change. Because unit vectors on disjoint sets are orthonormal, the sum
+of w_c'P w_c is at most the sum of the d largest eigenvalues of P,
 
     sum_c w_c'C w_c <= lambda_1(P) + ... + lambda_d(P) + sum_c sum_{i in S_c} sum_{j in S_c} T_ij,
 

@@ -16,10 +16,10 @@ S x S sum to zero:
 
 Because S has K members, row i contributes at most s_i, the sum of T_ii and the K - 1 largest other
 entries of row i. The rows contribute at most the sum of the K largest s_i. This bound holds for
-every (M, alpha, N) and is minimised; it is convex up to the scale of alpha. M = 0 and alpha -> 0
-gives the largest eigenvalue of C. M = C and constant alpha gives the Frobenius norm of a block
-(`screening.row_norms`), from which the minimisation starts. With w >= 0, negative M_ij count as
-zero in T.
+every (M, alpha, N) and is minimised; it is convex up to the scale of alpha. For M = 0 and alpha ->
+0, the bound is the largest eigenvalue of C. For M = C and constant alpha, it is the Frobenius norm
+of a block (`screening.row_norms`), from which the minimisation starts. With w >= 0, negative M_ij
+count as zero in T.
 
 The bound is often exact. Its dual is a semidefinite relaxation with X for ww' and Z for the pairs
 in S x S, where sum_j X_ij^2 / Z_ij <= X_ii, Z_ij = Z_ji <= Z_ii and sum_j Z_ij = K Z_ii. The dual
@@ -194,8 +194,8 @@ def rounding(
     """Compute an upper bound on the rounding error of a bound.
 
     The bound consists of ``top``, the sum of ``n_rows`` row sums with ``n_entries`` entries in
-    total, and of the d largest eigenvalues of P. The error of the entries of P is a few eps times
-    their terms, that of eigenvalues at most p eps times the norm of P, and that of sums is
+    total, and of the d largest eigenvalues of P. The error of an entry of P is a few eps times its
+    terms, and that of an eigenvalue at most p eps times the norm of P. The error of a sum is
     proportional to the number of terms.
     """
     p = C.shape[0]
@@ -406,8 +406,8 @@ def improve_some(
     """Minimise a smoothed bound over the multipliers of some variables.
 
     All other variables have M_ij = C_ij and the largest alpha that does not increase the largest
-    eigenvalue. ``some`` are variables in increasing order, including all pinned ones, and ``proof``
-    is the bound of the start ``at``.
+    eigenvalue. ``some`` contains variables in increasing order, including all pinned variables, and
+    ``proof`` is the bound at the start ``at``.
     """
     block = np.ix_(some, some)
     rest = np.setdiff1d(np.arange(problem.C.shape[0]), some, assume_unique=True)
