@@ -343,7 +343,7 @@ class ObservedData(StandardisedData):
 
         return self._map_chunks(compute, found, np.arange(self.p), D, 1)[0]
 
-    def flip_means(self, U: np.ndarray) -> np.ndarray:
+    def _flip_means(self, U: np.ndarray) -> np.ndarray:
         observed = np.maximum(self.seen.T @ U**2, 1e-300)  # squared length on the observed rows
         weights = self.adjustment.flip_correction[:, None] * U**2
         sums = self._sum_blocks(weights.T @ self.Z**2).T
