@@ -510,7 +510,7 @@ def summarise_draws(guarantee: Guarantee, situation: Situation, draws: list[Draw
 
 
 def number_of_draws(guarantee: Guarantee, situation: Situation, quick: bool) -> int:
-    usual = max(2, guarantee.n_draws // 10) if quick else guarantee.n_draws
+    usual = max(2, guarantee.n_draws // 25) if quick else guarantee.n_draws
     is_slow = guarantee.estimator in (FDRPCA_NAME, STABILITY)
     return max(2, round(situation.effort * usual)) if is_slow else usual
 
