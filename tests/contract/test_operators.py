@@ -165,6 +165,7 @@ def test_dense_entries(pair):
     close(entries(op.take_columns(op.xp.asarray([3, 1]))), Z[:, [3, 1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "order",
     ["rows", "columns", "shift", "shift rows shift", "groups rows groups columns", "covariates"],

@@ -19,6 +19,7 @@ def sound_table(seed=0, n=60, p=24):
     return X
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_sound_result_is_not_qualified(seed):
     X = sound_table(seed)

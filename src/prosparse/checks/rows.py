@@ -232,7 +232,7 @@ def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
         Severity.WARNING,
         f"The values drift along the rows: {percent(float(strong.mean()), 0)} of the columns have "
         f"a rank correlation above {MIN_TREND:g} with the order of the rows, and change smoothly. "
-        "If rows are in order of measurement, instrument drift correlates the variables: pass a "
+        "If rows are in order of measurement, instrument drift makes variables correlated: pass a "
         "column with the order as a covariate. If the table was sorted by a variable, ignore this "
         "warning.",
     )

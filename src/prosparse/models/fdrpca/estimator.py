@@ -492,7 +492,7 @@ class FDRPCA(MixedProjection):
             if getattr(self, parameter):
                 raise InputError(
                     f"Input X contains missing values (NaN), which `{parameter}=True` does not "
-                    "support. Drop the incomplete rows or columns, or set it to False."
+                    f"support. Drop the incomplete rows or columns, or set `{parameter}=False`."
                 )
         return standardise_observed(table, True)
 
@@ -736,7 +736,7 @@ class FDRPCA(MixedProjection):
                 "If they are repeated measures or a time series, the test selects too many "
                 "variables: keep only rows that are far enough apart to be independent."
                 if has_groups
-                else "If they are repeated measures, pass `groups`; for a time series the test is "
+                else "If they are repeated measures, pass `groups`; for a time series, the test is "
                 "invalid and selects too many variables."
             )
             warn(

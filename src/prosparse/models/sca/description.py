@@ -43,7 +43,7 @@ SPARSE = {
 
 
 def explain_prior(model: VariableSelector, path: ModelPath | None, n_selected: int) -> str:
-    """State the effect of the sparse prior."""
+    """Report the effect of the sparse prior."""
     if n_selected == 0:
         return "no factor is more probable than noise alone"
     return "the loadings of all other variables are exactly zero under the sparse prior"

@@ -1,12 +1,12 @@
 """Non-Gaussian likelihoods: quadratic lower bounds of log p(x | eta).
 
 eta = l'z + mu is the linear predictor of an entry. A quadratic bound k + b eta - w eta^2 / 2 has a
-closed-form expectation under q(z) q(Lambda). It acts as a Gaussian entry b / w with noise precision
-w, so that all Gaussian updates apply and the objective is non-decreasing.
+closed-form expectation under q(z) q(Lambda). The entry is then equivalent to a Gaussian entry b / w
+with noise precision w, so that all Gaussian updates apply and the objective is non-decreasing.
 
-"bernoulli"  p = 1 / (1 + exp(-eta)). The bound of [JJ00] is the tightest quadratic one. It touches
-    at eta^2 = xi^2; the optimal xi^2 is the expectation of eta^2.
-"poisson"    Rate s log(1 + exp(eta) / s), which is exp(eta) far below the threshold s and linear in
+"bernoulli" p = 1 / (1 + exp(-eta)). The bound of [JJ00] is the tightest quadratic bound. It is
+exact at eta^2 = xi^2, and the optimal xi^2 is the expectation of eta^2. "poisson" Rate s log(1 +
+exp(eta) / s), which is exp(eta) far below the threshold s and linear in
     eta above: exp(eta) itself has no quadratic bound. With s = 1 (MOFA) effects are additive from
     counts of 1 on. Here s is three times the largest count of the column, so that effects are
     multiplicative. The rate is bounded as above. x times the log rate is bounded by its largest
@@ -53,7 +53,7 @@ def softplus(u: np.ndarray) -> np.ndarray:
 
 
 def _softplus_bound(second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return w, k of -log(1 + exp(u)) >= k - u/2 - w u^2 / 2, best for E u^2."""
+    """Compute w, k of -log(1 + exp(u)) >= k - u/2 - w u^2 / 2 for E u^2."""
     xi = np.sqrt(np.maximum(second, 1e-12))
     decay = np.exp(-xi)
     w = (1.0 - decay) / ((1.0 + decay) * (2.0 * xi))  # tanh(xi / 2) / (2 xi)
@@ -61,7 +61,7 @@ def _softplus_bound(second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bernoulli_bound(x: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Quadratic:
-    """Return the best bound of binary entries for these moments of eta, [JJ00]."""
+    """Compute the best bound of binary entries for moments of eta, [JJ00]."""
     w, k = _softplus_bound(mean * mean + variance)
     return Quadratic(w, x - 0.5, k)
 
@@ -69,7 +69,7 @@ def bernoulli_bound(x: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Qu
 def poisson_bound(
     x: np.ndarray, mean: np.ndarray, variance: np.ndarray, linear_threshold: np.ndarray
 ) -> Quadratic:
-    """Return the best bound of counts for these moments of eta."""
+    """Compute the best bound of counts for given moments of eta."""
     x, mean = np.atleast_1d(x), np.atleast_1d(mean)
     shift = np.log(linear_threshold)
     u = mean - shift
@@ -95,7 +95,7 @@ def poisson_bound(
 def log_density(
     likelihood: Likelihood, x: np.ndarray, eta: np.ndarray, linear_threshold: np.ndarray
 ) -> np.ndarray:
-    """Return log p(x | eta) of binary entries or counts."""
+    """Compute log p(x | eta) of binary entries or counts."""
     value: np.ndarray
     if likelihood == "bernoulli":
         value = x * eta - softplus(eta)
@@ -108,7 +108,7 @@ def log_density(
 def inverse_link(
     likelihood: Likelihood, eta: np.ndarray, linear_threshold: np.ndarray
 ) -> np.ndarray:
-    """Return the mean of an entry given eta."""
+    """Compute the mean of an entry given eta."""
     value: np.ndarray
     if likelihood == "bernoulli":
         value = expit(eta)
@@ -120,7 +120,7 @@ def inverse_link(
 
 
 def link(likelihood: Likelihood, mean: np.ndarray, linear_threshold: np.ndarray) -> np.ndarray:
-    """Return eta for a mean strictly inside its range."""
+    """Compute eta for a mean strictly inside its range."""
     value: np.ndarray
     if likelihood == "bernoulli":
         value = np.log(mean) - np.log1p(-mean)
@@ -137,7 +137,7 @@ def link(likelihood: Likelihood, mean: np.ndarray, linear_threshold: np.ndarray)
 def mean_and_variance(
     likelihood: Likelihood, eta: np.ndarray, variance: np.ndarray, linear_threshold: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance of an entry with Gaussian eta, by quadrature."""
+    """Compute mean and variance of an entry with Gaussian eta by quadrature."""
     root = np.sqrt(variance)
     first, second = np.zeros_like(eta), np.zeros_like(eta)
     for node, weight in zip(_QUADRATURE_NODES, _QUADRATURE_WEIGHTS, strict=True):

@@ -1,9 +1,9 @@
-"""Views that are not Gaussian: sums over rows.
+"""E step for non-Gaussian views.
 
 Each entry has a quadratic bound (`likelihood`) with precision w and linear term b. For a Gaussian
-entry these are tau and tau x, for a missing entry zero. The posterior of a row has precision
-I + sum_i w_ni <l_i l_i'>. The bounds are optimal for the moments of eta under the last q(z) and
-q(Lambda). They are recomputed in each iteration, block by block, and never stored for all rows.
+entry, these are tau and tau x; for a missing entry, both are zero. The posterior of a row has
+precision I + sum_i w_ni <l_i l_i'>. The bounds are optimal for the moments of eta under the last
+q(z) and q(Lambda). Bounds are recomputed in each iteration by blocks of rows and are not stored.
 
 Symbols as in `model`; the posteriors of the rows are Z (n, Q) means and S (n, Q, Q) covariances.
 """
@@ -56,7 +56,7 @@ class Rows(Samples):
     def moments(
         self, L: Array, C: Array | None, tau: Array, mu: Array, scores: Scores | None = None
     ) -> FactorMoments:
-        """Return new bounds and new posteriors as sums over the rows."""
+        """Update bounds and posteriors; return sums over the rows."""
         assert isinstance(scores, GaussianScores)
         Q = L.shape[1]
         outer = pack_outer(L, C)
@@ -116,7 +116,7 @@ class GaussianScores(NamedTuple):
 def non_gaussian_init(
     rows: Rows, lay: ViewLayout, L: np.ndarray, mu: np.ndarray, prior: Prior
 ) -> State:
-    """Return the state before the first step; the posteriors equal the prior."""
+    """Compute the state before the first step, with posteriors at the prior."""
     Q = L.shape[1]
     mean_square = rows.squares / rows.observed
     noise = lay.total(np.where(rows.gaussian, mean_square, 1.0)) / np.bincount(lay.noise)
@@ -126,7 +126,7 @@ def non_gaussian_init(
 
 
 def initial_offsets(rows: Rows, means: np.ndarray) -> np.ndarray:
-    """Return mu of columns without factors from their means; zero if Gaussian."""
+    """Compute mu of columns without factors from column means; 0 if Gaussian."""
     mu = np.zeros(rows.p)
     view_likelihoods: tuple[Likelihood, ...] = ("bernoulli", "poisson")
     for name in view_likelihoods:
@@ -136,9 +136,10 @@ def initial_offsets(rows: Rows, means: np.ndarray) -> np.ndarray:
 
 
 def fisher_information(rows: Rows, means: np.ndarray) -> np.ndarray:
-    """Return the (p,) Fisher information of an entry about its linear predictor.
+    """Compute the Fisher information of an entry on its predictor, (p,).
 
-    At the column mean it equals the variance of the entry. It is NaN for Gaussian columns.
+    At the column mean, the information equals the variance of the entry. It is NaN for Gaussian
+    columns.
     """
     found = np.full(rows.p, np.nan)
     zero_or_one, count = (rows.likelihood == name for name in ("bernoulli", "poisson"))
@@ -150,7 +151,7 @@ def fisher_information(rows: Rows, means: np.ndarray) -> np.ndarray:
 def quadratic_bounds(
     rows: Rows, X: np.ndarray, mean: np.ndarray, variance: np.ndarray, tau: np.ndarray
 ) -> Quadratic:
-    """Return the bounds of a block of rows given the moments of eta.
+    """Compute the bounds of a block of rows given the moments of eta.
 
     Coefficients of missing entries are zero. The constants of Gaussian entries are omitted, because
     the noise is updated later.
@@ -179,7 +180,7 @@ def quadratic_bounds(
 def predictor_moments(
     L: np.ndarray, mu: np.ndarray, outer: np.ndarray, Z: np.ndarray, S: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance of the linear predictors of a block of rows.
+    """Compute mean and variance of linear predictors of a block of rows.
 
     ``outer`` (p, Q (Q + 1) / 2) are the second moments of the loadings.
     """
@@ -193,7 +194,7 @@ def predictor_moments(
 def row_posteriors(
     L: np.ndarray, mu: np.ndarray, outer: np.ndarray, q: Quadratic
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return Z, S and log det S of a block of rows, given their bounds."""
+    """Compute Z, S and log det S of a block of rows, given the bounds."""
     Q = L.shape[1]
     S, log_det = invert_stack(unpack(q.w @ outer, Q) + np.eye(Q))
     Z = (S @ ((q.b - q.w * mu) @ L)[:, :, None])[:, :, 0]
@@ -203,7 +204,7 @@ def row_posteriors(
 def infer_rows(
     rows: Rows, L: np.ndarray, tau: np.ndarray, mu: np.ndarray, max_iter: int = 200
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return Z, S and lower bounds of the log densities of new rows."""
+    """Compute Z, S and lower bounds of the log densities of new rows."""
     Q = L.shape[1]
     outer = pack_outer(L)
     Z, S, bounds = np.zeros((rows.n, Q)), np.empty((rows.n, Q, Q)), np.empty(rows.n)

@@ -1,7 +1,7 @@
-"""E step with point-normal scores, for complete data and data with missing values.
+"""E step with point-normal scores, also for data with missing values.
 
-The posterior is a product over all scores (`point_normal`), so that the samples do not share a
-covariance. Samples and scores take the roles of columns and loadings.
+The posterior is a product over all scores (`point_normal`), with a separate variance for each
+score. Samples and scores have the roles of columns and loadings.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .packed import pack_outer, unpack
 from .point_normal import PointNormal, initial_posterior, update_unknowns
 from .samples import FactorMoments, Samples
 
-# Maximum number of sweeps over the scores of new rows, and the change that ends them.
+# Maximum number of sweeps over the scores of new rows, and change at convergence.
 MAX_SWEEPS = 200
 SCORE_TOL = 1e-7
 
 
 class SparseScores(Samples):
-    """Centred data, and the posterior of their scores.
+    """Centred data with point-normal scores.
 
     ``op`` (n, p) is zero where the mask ``seen`` is False; None if all entries are observed. With
     row weights w of mean one, the rows of ``op`` are multiplied by w^1/2, ``root`` (n,).
@@ -41,7 +41,7 @@ class SparseScores(Samples):
         self.view, self.member = np.zeros(self.n, dtype=int), np.ones((1, self.n))
 
     def initial(self, Z: np.ndarray) -> PointNormal:
-        """Return the posterior in which the iterations start, from scores (n, Q)."""
+        """Initialise the posterior from scores (n, Q)."""
         return initial_posterior(Z, self.member)
 
     def update(
@@ -53,7 +53,7 @@ class SparseScores(Samples):
     def _updater(
         self, L: np.ndarray, C: np.ndarray, tau: np.ndarray, mu: np.ndarray
     ) -> Callable[[PointNormal, bool], PointNormal]:
-        """Return the update of the scores, which learns their prior or not."""
+        """Return the function that updates the scores and optionally the prior."""
         weighted = tau[:, None] * L
         H = np.asarray(self.op.matmul(weighted), dtype=float)
         if self.seen is None:
@@ -73,9 +73,9 @@ class SparseScores(Samples):
     def infer(
         self, L: np.ndarray, variance: np.ndarray, tau: np.ndarray, probability: np.ndarray
     ) -> PointNormal:
-        """Return the posterior of the scores given the loadings and the prior.
+        """Compute the posterior of the scores given the loadings and the prior.
 
-        The loadings have means L (p, Q) and the given variances; factors have unit variance.
+        The loadings have means L (p, Q) and variances ``variance``; factors have unit variance.
         """
         n, Q = self.n, L.shape[1]
         C, mu = variance[:, :, None] * np.eye(Q), np.zeros(self.p)
@@ -98,7 +98,7 @@ class SparseScores(Samples):
         mu: np.ndarray,
         scores: Scores | None = None,
     ) -> FactorMoments:
-        """Return the sums over the samples of the moments of the updated scores."""
+        """Update the scores; return sums over the samples of their moments."""
         assert C is not None
         assert isinstance(scores, PointNormal)
         scores = self.update(L, C, tau, mu, scores)
