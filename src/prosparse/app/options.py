@@ -147,7 +147,7 @@ class TableOptions(NamedTuple):
         list[str] | None,
         _column(
             metavar="ROWS",
-            help="Rows that are not used: names, or numbers from 1, separated by commas.",
+            help="Rows that are not used: names, or row numbers from 1, separated by commas.",
         ),
     ] = None
 
