@@ -39,7 +39,7 @@ class Refit(NamedTuple):
 
 
 class Robustness(NamedTuple):
-    """Associations of components with labels, and refits."""
+    """Associations of components with labels, and selections of refits."""
 
     n_selected: int  # number of variables selected from all rows
     row: Refit | None = None  # without the most influential row

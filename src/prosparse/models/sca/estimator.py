@@ -49,7 +49,6 @@ from .non_gaussian_data import (
     view_likelihoods,
 )
 from .row_weights import estimate_row_weights
-from .score_prior import has_row_access
 from .solve import (
     Solution,
     SparseLoadings,
@@ -145,9 +144,9 @@ class SCA(HasDensity, SparseProjection):
     row_scale : {"auto", "equal"}, default="auto"
         Scale of the rows. "auto" estimates the scale of each row if the likelihood of a
         multivariate t distribution is higher than that of rows of equal scale, as for samples of
-        unequal quality or with outlying rows. The comparison requires complete NumPy or SciPy
-        sparse data in memory, Gaussian views, a single group of samples and a prior other than
-        "hyperbolic"; otherwise, the scales are equal.
+        unequal quality or with outlying rows. That comparison requires at least 30 complete rows,
+        Gaussian views, a single group of samples and a prior other than "hyperbolic"; the scales
+        are equal otherwise.
     views : list of column groups or None, default=None
         Columns of each view, as names, slices, masks or positions. None means a single view, or
         one view per data matrix if ``fit`` receives a list.
@@ -250,11 +249,11 @@ class SCA(HasDensity, SparseProjection):
     varying_ : ndarray of bool of shape (n_features_in_,)
         Mask of the columns that are not constant.
     row_scale_ : ndarray of shape (n_samples,)
-        Scale of each row; ones if the scales are equal. This attribute and the next exist only if
-        all views are Gaussian and there is a single group of samples.
+        Scale of each row. This attribute and the following one exist only if the scales are not
+        equal.
     row_df_ : float
-        Degrees of freedom of the multivariate t distribution of the rows; infinite if the rows have
-        equal scale. Variances and `get_covariance` refer to a row of unit scale.
+        Degrees of freedom of the multivariate t distribution of the rows. Variances and
+        `get_covariance` are those of a row of unit scale.
     objective_path_ : ndarray of shape (n_iter_,)
         Objective after each iteration, non-decreasing. "point-normal" and "ard": lower bound of the
         log marginal likelihood (evidence). "hyperbolic": log posterior density, where zero loadings
@@ -446,14 +445,13 @@ class SCA(HasDensity, SparseProjection):
         stage = self._open_stage(checkpoint, X, views_given)
         rows = None
         if self.row_scale == "auto" and seen is None and self.prior != "hyperbolic":
-            rows = estimate_row_weights(op) if has_row_access(op) else None
-        root, n = None, X.shape[0]
+            rows = estimate_row_weights(op)
+        root = None
         if rows is not None:
             root = np.sqrt(rows.weights)
             op, centre = rows.apply(op)
             mean = mean + columns.length(scale) * centre
-        self.row_scale_ = columns.numbers(np.ones(n) if root is None else 1.0 / root)
-        self.row_df_ = math.inf if rows is None else rows.df
+            self.row_scale_, self.row_df_ = columns.numbers(1.0 / root), rows.df
         data = gaussian_data(op, seen, groups, options, root)
         solution = solve(data, groups, options, self._progress(), stage)
         if root is not None:  # the objective refers to rows without weights

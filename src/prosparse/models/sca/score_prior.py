@@ -33,6 +33,9 @@ N_INITIAL_SWEEPS = 3
 
 def has_row_access(op: Operator) -> bool:
     """Return whether the rows are in CPU memory."""
+    inner = getattr(op, "inner", None)
+    if inner is not None:
+        return has_row_access(inner)
     return isinstance(op, DenseOperator | SparseOperator) and is_numpy(op.column_squares())
 
 

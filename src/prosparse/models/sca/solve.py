@@ -128,8 +128,7 @@ def gaussian_data(
     roots of row weights, by which the rows are multiplied.
     """
     n, count = op.shape[0], options.n_components
-    in_memory = root is not None or has_row_access(op)
-    sparse = SparseScores(op, seen, root) if in_memory else None
+    sparse = SparseScores(op, seen, root) if has_row_access(op) else None
     if seen is not None:
         X = to_numpy(op.whole)
         full = impute_by_pca(X, seen, None if count == "auto" else count + sum(options.private))

@@ -37,9 +37,9 @@ class SelectedSet(NamedTuple):
 def representatives(model: SetModel[F], average: Average) -> np.ndarray:
     """Map each of the p variables to its representative, usually itself.
 
-    Variable i represents a correlated and less probable j if j is active mainly when i is not:
-    P(j | i) < 3/4 P(j | not i). The probability is then divided between both variables, and only i
-    should be selected.
+    A variable i represents a correlated, less probable variable j if j is less often active
+    together with i than without i: P(j | i) < 3/4 P(j | not i). The probability is then divided
+    between both variables, and only i should be selected.
     """
     likely = average.candidates
     correlated = model.correlations(likely, likely) >= MIN_CORRELATION
