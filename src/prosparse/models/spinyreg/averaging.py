@@ -206,13 +206,19 @@ def summarise(
 
 
 def average_over_sets(
-    model: SetModel[F], log_prior: np.ndarray, fit: F, targets: list[np.ndarray], seed: int
+    model: SetModel[F],
+    log_prior: np.ndarray,
+    fit: F,
+    targets: list[np.ndarray],
+    seed: int,
+    all_columns: bool = True,
 ) -> Average:
     """Average over sets by enumeration or sampling.
 
     Sampling starts from the set of ``fit``; ``targets`` are other probable sets. A second chain
     samples sets with a dense component, which affects only the coefficients; probabilities of
-    variables and sizes are those without a dense component.
+    variables and sizes are those without a dense component. It requires that ``model`` contains all
+    columns: a shortlist of those most correlated with the response would overestimate it.
     """
     space = model.states(log_prior, fit)
     p = space.n_variables
@@ -228,7 +234,7 @@ def average_over_sets(
 
     found, log_evidence = sample(space.take(order), start, rng, others)
     average = spread(found, order, p)
-    dense = space.with_dense_component() if p > MAX_WITHOUT_DENSE else None
+    dense = space.with_dense_component() if all_columns and p > MAX_WITHOUT_DENSE else None
     if dense is None:
         return average
     dense = dense.take(order)

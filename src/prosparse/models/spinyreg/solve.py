@@ -76,8 +76,9 @@ def solve(
     null = detect_signal(null_data, problem.pool, rules, known)
     average, expected_f, rule = None, None, options.selection_rule
     if options.average or rule != "map":
+        complete = found.indices.size == problem.pool.d.size
         average = average_over_sets(
-            model, rules.log_prior, fit, found.intermediate_sets, options.seed
+            model, rules.log_prior, fit, found.intermediate_sets, options.seed, complete
         )
         space = model.states(rules.log_prior, fit)
         weight = null.weight(float(average.inclusion.max()))
