@@ -99,10 +99,10 @@ def _outlying(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
             "unlike-rows",
             Severity.WARNING,
             f"{capitalise(name_rows(unlike))} {'is' if is_one else 'are'} unlike all others: "
-            f"{'its' if is_one else 'their'} values differ "
-            f"{numbers.row_scale[outliers[is_annotation]].max():,.0f} times as much from the "
-            f"column means. {'It' if is_one else 'They'} may contain annotation, totals or other "
-            "units instead of a sample.",
+            "deviations from the column means are up to "
+            f"{numbers.row_scale[outliers[is_annotation]].max():,.0f} times as large as in the "
+            f"median row. {'The row' if is_one else 'These rows'} may contain annotation, totals "
+            "or other units instead of a sample.",
             rows=unlike,
             fix=ignore_rows(unlike),
         )

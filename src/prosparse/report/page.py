@@ -207,6 +207,7 @@ def render(
             stability=stability,
             robustness=robustness,
             view_names=about.get("views") or (),
+            shared_null=about.get("shared_null") or (),
         ),
         "shared": describe_shared(found, about.get("views") or ()),
         "robustness": robustness,

@@ -266,7 +266,7 @@ class SCA(HasDensity, SparseProjection):
     n_features_in_ : int
         Number of columns of all views.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Column names. Only if all views have names and the names are unique.
+        Column names. Exists only if all views have names and the names are unique.
 
     See Also
     --------
@@ -369,7 +369,7 @@ class SCA(HasDensity, SparseProjection):
             factor variances are estimated for each group; the loadings are common to all groups.
             Requires Gaussian views and a prior other than "hyperbolic".
         checkpoint : path, Checkpoint or None, default=None
-            File that stores the state of the fit. An interrupted fit resumes from it.
+            File that stores the state of the fit. An interrupted fit resumes from this file.
 
         Returns
         -------

@@ -306,9 +306,9 @@ def improve(
     """Find a point with a larger objective, and the damping of the next step.
 
     The point is ``point`` itself if the predicted increase is below ``tol`` or rounding, or if the
-    optimality conditions hold to ``gap`` times the penalty. It is None if no step increases the
-    objective although the predicted increase exceeds ``tol``. Loadings outside ``allowed`` do not
-    change.
+    optimality conditions hold to ``gap`` times the penalty. The point is None if no step increases
+    the objective although the predicted increase exceeds ``tol``. Loadings outside ``allowed`` do
+    not change.
     """
     gradients = gradient(sums, point)
     hessian, matrix = Curvature(sums, point), CurvatureMatrix(sums, point)
