@@ -112,7 +112,7 @@ class ScoresDisplay(Display):
         components : tuple of two int, default=(0, 1)
             Indices of the components. A single component is drawn against the row numbers.
         label : array of shape (n_samples,), default=None
-            Values or group labels that colour the rows.
+            Values or group labels by which rows are coloured.
         biplot : bool, default=False
             Whether variables are drawn as arrows.
         max_features : int, default=10

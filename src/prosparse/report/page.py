@@ -365,7 +365,7 @@ def _curve_caption(path: ModelPath) -> str:
 
 
 def _objective(path: np.ndarray) -> dict[str, Any]:
-    """Compute the difference between the final objective and each iteration.
+    """Compute the difference of the final and each objective of the path.
 
     Iterations at or above the final value are omitted.
     """
