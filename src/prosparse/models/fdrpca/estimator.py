@@ -153,9 +153,11 @@ class FDRPCA(MixedProjection):
         variable is selected.
     knockoff_statistics_ : ndarray of shape (n_draws, n_features_in_)
         Statistics of the knockoff filter: positive if a variable has a larger statistic than all of
-        its shadows, and negative if a shadow has the largest. Only if ``control="knockoff"``.
+        its shadows, and negative if a shadow has the largest. Exists only if
+        ``control="knockoff"``.
     evalues_ : ndarray of shape (n_features_in_,)
-        E-values of the null hypothesis, averaged over the draws. Only if ``control="knockoff"``.
+        E-values of the null hypothesis, averaged over the draws. Exists only if
+        ``control="knockoff"``.
     communality_ : ndarray of shape (n_features_in_,)
         Proportion of the variance of each variable explained by the components of the other
         selected variables. Its null expectation is ``null_communality_``.
@@ -222,10 +224,10 @@ class FDRPCA(MixedProjection):
     category_effects_ : dict of str to ndarray of shape (n_covariates, n_coded)
         Effects of the coded covariates on the coded columns.
     count_weights_ : ndarray of shape (n_features_in_,)
-        Weights of the columns in the size factor of a row; small for overdispersed columns. Only
-        if ``counts=True``.
+        Weights of the columns in the size factor of a row; small for overdispersed columns. Exists
+        only if ``counts=True``.
     count_proportions_ : ndarray of shape (n_features_in_,)
-        Proportion of each column in the total count. Only if ``counts=True``.
+        Proportion of each column in the total count. Exists only if ``counts=True``.
     count_noise_ : ndarray of shape (n_features_in_,)
         Mean squared Pearson residual of each column, with null expectation 1. Only if
         ``counts=True``.

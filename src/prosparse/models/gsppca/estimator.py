@@ -185,7 +185,7 @@ class GSPPCA(GaussianProjection):
         y : ignored
             Present for compatibility with scikit-learn.
         checkpoint : path-like or Checkpoint, default=None
-            File that stores the state of the fit. An interrupted fit resumes from it.
+            File that stores the state of the fit. An interrupted fit resumes from this file.
 
         Returns
         -------

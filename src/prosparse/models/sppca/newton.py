@@ -3,7 +3,7 @@
 The steps of EM are proportional to the noise variance, so that EM converges slowly if the noise is
 small, as for columns of very different variances. The log-likelihood itself is smooth. With C = W'W
 + sigma2 I, S = X'X, K = C^-1, Q = K S K, G = n K - Q and R = 2 Q - n K, a change U of W and v of
-sigma2 changes C by D = U'W + W'U + v I. To second order, it changes the log-likelihood by
+sigma2 changes C by D = U'W + W'U + v I. To second order, the log-likelihood changes by
 
     - tr(G D) / 2  -  tr(R D K D) / 4  -  tr(G U'U) / 2 .
 
