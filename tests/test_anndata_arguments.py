@@ -87,6 +87,7 @@ ARGUMENTS = {
         "n_private": 1,
         "noise": "view",
         "rotation": "sparse",
+        "row_scale": "equal",
         "likelihood": "poisson",
         "batch_key": "batch",
         "views": "view",
