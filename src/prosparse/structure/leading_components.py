@@ -151,7 +151,7 @@ class StandardisedData:
     def member_r2(self, components: PrincipalComponents, count: int) -> R2Bounds:
         """Compute c_1, ..., c_count of each member given the others.
 
-        The last result is cached: the first values do not depend on ``count``.
+        The last result is cached, because a larger ``count`` does not change the first values.
         """
         cached = self._last_r2
         if cached is None or cached[0] is not components or cached[1].lower.shape[1] < count:
@@ -268,7 +268,7 @@ class StandardisedData:
         return _to_float64(subset.matmul(weights))
 
     def flip_means(self, components: PrincipalComponents, count: int) -> np.ndarray:
-        """Compute sum_a y_a^2 u_ai^2 of each column y scaled to unit length, (p, count).
+        """Compute sum_a y_a^2 u_ai^2 for each column y of unit length, (p, count).
 
         The last result is cached.
         """

@@ -104,9 +104,9 @@ def analysis_words(
     """Return the options of an analysis.
 
     ``implied`` contains the options of the question, which cannot be overridden. ``options`` are
-    the command-line options found by the check of the table. The answers of the user override them.
-    If the command does not accept groups, covariates or a response, these columns become labels, so
-    that they are not treated as variables.
+    the command-line options found by the check of the table. Answers of the user override these
+    options. If the command does not accept groups, covariates or a response, these columns become
+    labels, so that they are not treated as variables.
     """
     accepted = {*accepted}
     words = [*implied, *answer_words(settings.answers)]

@@ -144,7 +144,8 @@ SHARE = Question(
     "Estimates components of two or more tables of the same samples, such as genes and proteins of "
     "the same patients, and states which components the tables share.",
     "Assumes that rows with the same name are the same sample, and that relations are roughly "
-    "linear. Rows absent from a table count as missing values.",
+    "linear. Rows absent from a table count as missing values. Batches that affect several tables "
+    "are shared, too.",
     "select",
     "sca",
     (_COMPONENTS, _LOG1P, _PERMUTATIONS, _STABILITY),

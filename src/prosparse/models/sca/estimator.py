@@ -190,7 +190,7 @@ class SCA(HasDensity, SparseProjection):
         Likelihood of each view.
     linear_threshold_ : ndarray of shape (n_features_in_,)
         Count above which the expected count of a Poisson column is linear in the factors; 1 for
-        other columns. Only if a view is non-Gaussian.
+        other columns. Exists only if a view is non-Gaussian.
     factor_view_ : ndarray of shape (n_factors,)
         View of each private factor; -1 for shared factors.
     view_correlation_ : ndarray of shape (n_factors,)
@@ -266,7 +266,7 @@ class SCA(HasDensity, SparseProjection):
     n_features_in_ : int
         Number of columns of all views.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Column names. Only if all views have names and the names are unique.
+        Column names. Exists only if all views have names and the names are unique.
 
     See Also
     --------
@@ -369,7 +369,7 @@ class SCA(HasDensity, SparseProjection):
             factor variances are estimated for each group; the loadings are common to all groups.
             Requires Gaussian views and a prior other than "hyperbolic".
         checkpoint : path, Checkpoint or None, default=None
-            File that stores the state of the fit. An interrupted fit resumes from it.
+            File that stores the state of the fit. An interrupted fit resumes from this file.
 
         Returns
         -------
@@ -933,7 +933,7 @@ class SCA(HasDensity, SparseProjection):
             columns of all views.
         std : ndarray of shape (n_samples, n_features_in_)
             Standard deviations of the missing values, including noise; zero for observed values.
-            Only if ``return_std=True``.
+            Returned only if ``return_std=True``.
         """
         if return_std:
             rows = self._validate_rows(X)

@@ -79,7 +79,7 @@ def optimal_included_variances(rows: RowPosteriors, cost: np.ndarray) -> np.ndar
 def optimal_variance(
     q: np.ndarray, s: np.ndarray, cost: np.ndarray, among: np.ndarray
 ) -> np.ndarray:
-    """Compute (q^2 - s) / s^2 if the gain exceeds the cost, otherwise zero."""
+    """Compute the optimum (q^2 - s) / s^2, or 0 if the gain is below the cost."""
     safe_s = np.where(s > 0, s, 1.0)
     ratio = np.where(among & (s > 0) & (q * q > s), q * q / safe_s, 1.0)
     return np.where(gain(ratio) > cost, (q * q - s) / (safe_s * safe_s), 0.0)

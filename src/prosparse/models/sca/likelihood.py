@@ -4,13 +4,13 @@ eta = l'z + mu is the linear predictor of an entry. A quadratic bound k + b eta 
 closed-form expectation under q(z) q(Lambda). The entry is then equivalent to a Gaussian entry b / w
 with noise precision w, so that all Gaussian updates apply and the objective is non-decreasing.
 
-"bernoulli" p = 1 / (1 + exp(-eta)). The bound of [JJ00] is the tightest quadratic bound. It is
-exact at eta^2 = xi^2, and the optimal xi^2 is the expectation of eta^2. "poisson" Rate s log(1 +
-exp(eta) / s), which is exp(eta) far below the threshold s and linear in
-    eta above: exp(eta) itself has no quadratic bound. With s = 1 (MOFA) effects are additive from
-    counts of 1 on. Here s is three times the largest count of the column, so that effects are
-    multiplicative. The rate is bounded as above. x times the log rate is bounded by its largest
-    curvature [SB12], tight at the mean of eta.
+"bernoulli"  p = 1 / (1 + exp(-eta)). The bound of [JJ00] is the tightest quadratic bound. It is
+    exact at eta^2 = xi^2, and the optimal xi^2 is the expectation of eta^2.
+"poisson"    Rate s log(1 + exp(eta) / s), which is exp(eta) far below the threshold s and linear in
+    eta above, because exp(eta) has no quadratic bound. With s = 1 (MOFA), effects are additive for
+    counts above 1. Here, s is three times the largest count of the column, so that effects are
+    multiplicative. The bound of the rate follows from that of [JJ00]. The bound of x times the log
+    rate has the largest curvature of this function [SB12] and is exact at the mean of eta.
 
 [JJ00]  T. Jaakkola, M. Jordan. Bayesian parameter estimation via variational methods. Statistics
         and Computing 10, 2000.

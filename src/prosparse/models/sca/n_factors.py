@@ -52,8 +52,8 @@ def factor_counts(op: Operator, n: int, options: SCAOptions) -> FactorCounts:
     """Compute the initial and the maximum number of shared factors.
 
     With "auto", the initial number is that of variational PCA, and the maximum is the number of
-    eigenvalues that exceed white noise. With learned noise, the maximum is the larger of the
-    numbers for columns in units of the operator and of the data.
+    eigenvalues that exceed white noise. With learned noise, the eigenvalues are counted in the
+    units of the operator and in the units of the data, and the maximum is the larger count.
     """
     if options.n_components != "auto":
         return FactorCounts(int(options.n_components), int(options.n_components))

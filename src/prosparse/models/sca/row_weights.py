@@ -61,7 +61,7 @@ class RowWeights(NamedTuple):
     df: float  # degrees of freedom nu
 
     def apply(self, op: Operator) -> tuple[Operator, np.ndarray]:
-        """Weight the rows and centre them at the weighted mean, also returned."""
+        """Weight and centre the rows; also return the weighted mean."""
         like, root = op.column_squares(), np.sqrt(self.weights)[:, None]
         weights = from_numpy(self.weights[:, None], like, op.dtype)
         mean = to_numpy(op.rmatmul(weights)).astype(float)[:, 0] / self.weights.size

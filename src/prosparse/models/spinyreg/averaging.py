@@ -217,8 +217,9 @@ def average_over_sets(
 
     Sampling starts from the set of ``fit``; ``targets`` are other probable sets. A second chain
     samples sets with a dense component, which affects only the coefficients; probabilities of
-    variables and sizes are those without a dense component. It requires that ``model`` contains all
-    columns: a shortlist of those most correlated with the response would overestimate it.
+    variables and sizes are those without a dense component. The second chain requires that
+    ``model`` contains all columns, because a shortlist of those most correlated with the response
+    would overestimate the dense component.
     """
     space = model.states(log_prior, fit)
     p = space.n_variables

@@ -180,11 +180,10 @@ class SpinyBase(VariableSelector):
         minus the inclusion probability, or zero with a dense component. An interval contains the
         proportion ``level`` of this mixture. If the prior is adequate, the intervals cover the
         proportion ``level`` of all coefficients, zero or not. The coverage of nonzero coefficients
-        is smaller, because the interval of an undetected variable is exactly [0, 0]. This occurs if
-        the probability of a nonzero coefficient is at most ``(1 - level) / 2``.
-        ``conditional_coef_mean_`` and ``conditional_coef_std_`` describe a coefficient given that
-        it is nonzero. Without averaging, the intervals are those of the selected set, and zero for
-        other variables.
+        is smaller, because the interval is [0, 0] for undetected variables, whose probability of a
+        nonzero coefficient is at most ``(1 - level) / 2``. ``conditional_coef_mean_`` and
+        ``conditional_coef_std_`` describe a coefficient given that it is nonzero. Without
+        averaging, the intervals are those of the selected set, and zero for other variables.
 
         Parameters
         ----------

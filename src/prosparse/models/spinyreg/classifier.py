@@ -93,7 +93,7 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
     selected_coef_covariance_ : ndarray of shape (1, n_selected_, n_selected_)
         Posterior covariance of the nonzero ``selected_coef_``.
     inclusion_probability_ : ndarray of shape (n_features_in_,)
-        Posterior probability that each variable is active. Only if an average over sets was
+        Posterior probability that each variable is active. Exists only if an average over sets was
         computed.
     conditional_coef_mean_ : ndarray of shape (1, n_features_in_)
         Posterior mean of each coefficient given that the variable is active. Exists together with
@@ -105,7 +105,7 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
         Posterior probability of 0, 1, 2, ... active variables. Exists together with
         ``inclusion_probability_``.
     expected_f_score_ : float
-        Posterior expectation of the F-score of the selected set. Only if
+        Posterior expectation of the F-score of the selected set. Exists only if
         ``selection_rule="f-score"`` selected the set.
     credible_sets_ : list of ndarray
         One array of column indices for each selected variable, in column order. The array is the

@@ -134,8 +134,8 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     n_selected_ : int
         Number of selected variables.
     inclusion_probability_ : ndarray of shape (n_features_in_,)
-        Posterior probability that each variable is active, given no dense component. Only if an
-        average over sets was computed.
+        Posterior probability that each variable is active, given no dense component. Exists only if
+        an average over sets was computed.
     dense_probability_ : float
         Posterior probability of a dense component, in which all variables have small coefficients
         in addition to those of the active variables. Selection and inclusion probabilities assume
@@ -156,7 +156,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         Posterior probability of 0, 1, 2, ... active variables. Exists together with
         ``inclusion_probability_``.
     expected_f_score_ : float
-        Posterior expectation of the F-score of the selected set. Only if
+        Posterior expectation of the F-score of the selected set. Exists only if
         ``selection_rule="f-score"`` selected the set.
     relevance_ : ndarray of shape (n_features_in_,)
         Prior standard deviation of each coefficient under automatic relevance determination,
@@ -184,10 +184,10 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         deviations of predictions. With averaging, these are at most 300 variables with an inclusion
         probability of at least 0.01; otherwise, the selected variables.
     degrees_of_freedom_ : float
-        Degrees of freedom of the noise, between 3 and 200. Only if ``noise="student"``.
+        Degrees of freedom of the noise, between 3 and 200. Exists only if ``noise="student"``.
     row_weight_ : ndarray of shape (n_samples,)
         Posterior mean weight of each row with positive ``sample_weight``. Outliers have weights
-        near 0; other rows have weights near 1. Only if ``noise="student"``.
+        near 0; other rows have weights near 1. Exists only if ``noise="student"``.
     objective_path_ : ndarray of shape (n_iter_,)
         Log marginal likelihood after each iteration of automatic relevance determination, or log
         posterior after each move of the search for several responses; non-decreasing.

@@ -238,7 +238,7 @@ class LinearModel(NamedTuple):
         return Coefficients(M.T, sigma2[:, None, None] * shape, np.zeros(self.yy.size), sigma2)
 
     def states(self, log_prior: np.ndarray, fit: LinearFit) -> LinearStates:
-        """Build the states of the average, near that of ``fit``."""
+        """Build the state space of the average, with scales near those of ``fit``."""
         unit = math.log(float(self.d.mean()) / self.n)
         prior = SetPrior(
             log_prior, make_prior_grid(self, fit.log_ratio if fit.v.size else unit), self.dof

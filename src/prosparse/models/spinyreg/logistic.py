@@ -165,7 +165,7 @@ class LogisticModel(NamedTuple):
         return gains
 
     def log_lambda(self, k: int) -> float:
-        """Compute the log prior precision for columns of any common scale."""
+        """Compute the log prior precision, relative to the scale of the columns."""
         return self.unit - 2.0 * float(self.log_tau[k])
 
     # --- starts of a search

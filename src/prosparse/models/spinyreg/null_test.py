@@ -77,7 +77,8 @@ MIN_UNEXPLAINED = 1e-12  # minimum of 1 - R^2
 MIN_NEW_NORM = 1e-8  # minimum squared norm of a column regressed on the set, relative to the column
 ROUNDING = 1e-9  # rounding error of the statistic
 MIN_LOG_SCALE = 0.1  # absolute log scale below which rows are regarded as equal
-FLIP_DRAWS = 59  # number of responses with random signs
+FLIP_DRAWS = 59  # maximum number of responses with random signs
+CLEAR_FLIP_DRAWS = 30  # number of these after which no larger statistic ends the comparison
 CLEAR_FLIP = 0.8  # proportion of T of y from which T of random signs is regarded as similar
 MAX_FLIP_LEVEL = 0.05  # proportion of similar T above which a signal depends on few rows
 MAX_REPEATS = 20  # maximum mean weight for which rows are repeated
@@ -445,6 +446,8 @@ def exceeds_random_signs(data: NullData, observed: float) -> bool:
         flips = respond(data, root[:, None, None] * flipped, (flipped * flipped).sum(axis=0))
         exceeding += count_exceeding(statistic(flips), CLEAR_FLIP * observed)
         n_draws += signs.shape[1]
+        if n_draws >= CLEAR_FLIP_DRAWS and exceeding == 0:
+            break
     return exceeding <= allowed
 
 

@@ -1,9 +1,9 @@
 """Protocol of a marginal likelihood over sets of variables.
 
 The search (`stepwise`), the screening (`screening`), the average over sets (`averaging`), the
-decision rules and the solver (`solve`) use models only through this protocol. It is implemented by
-linear regression of one or several responses (`linear`, with states in `linear_states`) and by
-logistic regression (`logistic`, with states in `logistic_states`).
+decision rules and the solver (`solve`) use models only through this protocol. The protocol is
+implemented by linear regression of one or several responses (`linear`, with states in
+`linear_states`) and by logistic regression (`logistic`, with states in `logistic_states`).
 """
 
 from __future__ import annotations

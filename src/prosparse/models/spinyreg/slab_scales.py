@@ -1,6 +1,6 @@
 """Priors on the coefficients: two scales, or a common magnitude.
 
-Both have prior probability 1/2 and are compared by evidence.
+Both priors have probability 1/2 and are compared by evidence.
 
 Two scales. The coefficients are independent, w_j ~ N(0, c_j^2 sigma2 / lambda), where c_j is 1
 (small) or `SCALE_RATIO` (large). With a single scale, a few large coefficients among many small

@@ -215,8 +215,8 @@ def search(
     """Search from several starts; return the runs with the best last.
 
     If variables are correlated, searches from different starts often find different sets.
-    ``weights()`` returns the coefficients of the full model. It is called only if there are too
-    many variables for `search_from_full`.
+    ``weights()`` returns the coefficients of the full model. This function is called only if there
+    are too many variables for `search_from_full`.
     """
     if model.n_variables <= min(rules.max_search_size, model.max_full_start):
         runs = search_from_full(model, rules)
