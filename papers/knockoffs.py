@@ -197,7 +197,7 @@ def evaluate_cells(names: tuple[tuple[str, Null], ...], quick: bool, data: Data)
     """Evaluate all draws of some situations."""
 
     def count(name: str, n_shadows: int) -> int:
-        n_draws = 4 if quick else N_DRAWS[n_shadows]
+        n_draws = 2 if quick else N_DRAWS[n_shadows]
         return max(2, round(ALL_SITUATIONS[name].effort * n_draws))
 
     keys = [
@@ -528,7 +528,7 @@ def run(quick: bool, data: Data, output: Path) -> Result:
         ),
     ]
     for n_shadows in SHADOWS:
-        n_empty = 20 if quick else N_EMPTY_DRAWS[n_shadows]
+        n_empty = 5 if quick else N_EMPTY_DRAWS[n_shadows]
         calls = [(n_shadows, draw) for draw in range(n_empty)]
         any_selected = np.array(run_calls(select_from_noise, calls), dtype=float)
         name = f"noise, {n_shadows} shadows at {RATES[0]:g}: proportion with any selection"

@@ -31,7 +31,7 @@ from .regression_grid import OURS, RELAXED, RelaxedLassoCV
 
 Array = np.ndarray
 
-N_DATASETS = 10  # datasets per table and kind of coefficients
+N_DATASETS = 8  # datasets per table and kind of coefficients
 N_TEST = 400  # maximum number of test rows
 SIGNAL_RATIO = 2.0  # variance of the signal relative to the noise
 MAX_LOSS = 1.1  # maximum error relative to the best method on one kind of coefficients

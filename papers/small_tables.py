@@ -32,7 +32,7 @@ Array = np.ndarray
 
 PAPER = "Not from a paper: panels of ordinary tables"
 SIZES = (3, 5, 8, 12)
-N_FOLDS, N_REPEATS = 5, 6
+N_FOLDS, N_REPEATS = 5, 4
 N_RANDOM = 30  # number of random sets
 MIN_ROWS_PER_COLUMN = 2  # training rows per selected column, for least squares
 MAX_ROWS = 1_000  # maximum number of rows of a table
@@ -479,7 +479,7 @@ def ordinary_tables(quick: bool, data: Data, output: Path) -> Result:
             certify_tables(tables_with_few_columns()),
         ]
     remarks = (
-        "Columns are standardised by the training rows. Five folds, repeated six times, compare "
+        "Columns are standardised by the training rows. Five folds, repeated four times, compare "
         "the methods; 70 % of the rows, in several splits, determine intervals, and the test R2 "
         "with missing values. Sizes with fewer than two training rows per column are left out."
     )

@@ -53,8 +53,8 @@ MAX_FALSE_ALARMS = 0.1  # maximum proportion of draws of Gaussian data with a di
 N_EFFECTS = 5  # number of nonzero coefficients of a regression
 N_SUBSAMPLES = 10  # number of halves in stability selection
 PANEL_SIZE = 10
-N_NULL_DRAWS, N_SHARED_DRAWS = 100, 100  # numbers of draws of FDRPCA
-N_DRAWS, N_STABILITY_DRAWS = 24, 3  # numbers of draws of the others
+N_NULL_DRAWS, N_SHARED_DRAWS = 75, 75  # numbers of draws of FDRPCA
+N_DRAWS, N_STABILITY_DRAWS = 18, 2  # numbers of draws of the others
 SOME_SITUATIONS = (  # situations of a quick run
     "Gaussian",
     "three rows times 5",
@@ -275,6 +275,7 @@ class Limitation(NamedTuple):
     situations: tuple[str, ...]
 
 
+NOISY_HALF = "a fifth of the rows times 3 in half of the columns"
 UNEQUAL_ROWS = (
     "real columns, random signs",
     "row scale lognormal, sigma 0.15",
@@ -284,11 +285,12 @@ UNEQUAL_ROWS = (
     "one row times 3",
     "three rows times 5",
     "one row times 30",
-    "a fifth of the rows times 3 in half of the columns",
+    NOISY_HALF,
     "batches differ in noise, groups given",
     "batches differ in noise, groups not given",
     "two laboratories, groups given",
     "two laboratories, groups not given",
+    "20 batches of unequal noise, given as covariate",
     "50,000 columns, row scale lognormal, sigma 0.15",
 )
 UNKNOWN_BATCHES = "batches shift columns, groups not given"
@@ -310,35 +312,35 @@ LIMITATIONS = (
     ),
     Limitation(
         "docs/limitations.md",
-        "The shift is shared variance, and `FDRPCA` selects these genes.",
+        "The shift is shared variance, so `FDRPCA` selects these genes.",
         (FDRPCA_NAME, EXCHANGEABLE, STABILITY),
         (UNKNOWN_BATCHES,),
     ),
     Limitation(
         "docs/limitations.md",
-        "It cannot detect repeated measures in random order: count the independent units "
-        "(patients, animals, plots), not the rows.",
+        "The test for this warning cannot detect repeated measures in random order. Count the "
+        "independent units (patients, animals, plots), not the rows.",
         (FDRPCA_NAME, EXCHANGEABLE, STABILITY),
         ("repeated measures in random order, groups not given",),
     ),
     Limitation(
         "docs/limitations.md",
         "A factor that multiplies or censors the positive values of a row (dilution, dropout) "
-        "correlates all columns, and `FDRPCA` selects them.",
+        "makes all columns correlated, and `FDRPCA` selects them.",
         (FDRPCA_NAME, EXCHANGEABLE, STABILITY),
         (DROPOUT,),
     ),
     Limitation(
         "docs/methods/spinyregressor.md",
-        "If the batch, the depth or the dropout rate of a row affects both, they are dependent, "
-        "and variables without an effect are selected",
+        "If the batch, the depth or the dropout rate of a row affects both, variables without an "
+        "effect on the response are selected",
         (REGRESSOR,),
         (UNKNOWN_BATCHES, DROPOUT, UNEQUAL_DEPTH),
     ),
     Limitation(
         "docs/methods/spinyregressor.md",
         "The test is valid if rows are exchangeable, for columns and responses of any "
-        "distribution. Rows of a time series are not.",
+        "distribution. Rows of a time series are not exchangeable.",
         (REGRESSOR,),
         DEPENDENT_ROWS,
     ),
@@ -347,12 +349,22 @@ LIMITATIONS = (
         "The model assumes that the response is linear in the variables, rows are independent, and "
         "the noise has a Gaussian or Student's t distribution.",
         (REGRESSOR,),
-        ("counts of mean 0.03 alongside Gaussian structure",),
+        (
+            "counts of mean 0.03 alongside Gaussian structure",
+            "lognormal columns, sigma 1.5, alongside Gaussian structure",
+        ),
+    ),
+    Limitation(
+        "docs/methods/spinyregressor.md",
+        "If the same rows are noisier in the response and in some of the variables only, variables "
+        "without an effect may be selected without a warning",
+        (REGRESSOR,),
+        (NOISY_HALF,),
     ),
     Limitation(
         "docs/methods/spinyclassifier.md",
-        "If the batch, the depth or the dropout rate of a row affects both, they are dependent, "
-        "and variables without an effect are selected",
+        "If the batch, the depth or the dropout rate of a row affects both, variables without an "
+        "effect on the classes are selected",
         (CLASSIFIER,),
         (UNKNOWN_BATCHES, DROPOUT, UNEQUAL_DEPTH),
     ),
@@ -364,8 +376,8 @@ LIMITATIONS = (
     ),
     Limitation(
         "docs/methods/panel.md",
-        "Differences between groups are not predicted, so that intervals cover fewer entries of "
-        "new rows if groups differ.",
+        "Differences between groups are not predicted, so intervals cover fewer entries of new "
+        "rows if groups differ.",
         (PANEL,),
         ("batches shift columns, groups given", "repeated measures, groups given"),
     ),
@@ -498,7 +510,7 @@ def summarise_draws(guarantee: Guarantee, situation: Situation, draws: list[Draw
 
 
 def number_of_draws(guarantee: Guarantee, situation: Situation, quick: bool) -> int:
-    usual = max(2, guarantee.n_draws // 10) if quick else guarantee.n_draws
+    usual = max(2, guarantee.n_draws // 25) if quick else guarantee.n_draws
     is_slow = guarantee.estimator in (FDRPCA_NAME, STABILITY)
     return max(2, round(situation.effort * usual)) if is_slow else usual
 

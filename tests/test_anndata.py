@@ -1178,7 +1178,7 @@ def test_modalities_that_are_none(mdata):
 @pytest.mark.parametrize("function", FITS)
 def test_modalities_without_observations(mudata, function):
     data = mudata.MuData({"rna": annotated(), "prot": annotated(table(1)[:0], "p")})
-    with pytest.raises(InputError, match="'prot' has 0 observations and 40 variables"):
+    with pytest.raises(InputError, match="'prot' is empty: it has 0 observations and 40 variables"):
         function(data)
 
 

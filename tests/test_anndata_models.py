@@ -118,7 +118,7 @@ def test_errors_of_projection(reference):
         psa.tl.project(lacking, reference, key="fdrpca")
     with pytest.raises(ParameterError, match=r"integers, but layer 'log'"):
         psa.tl.project(query, reference, key="fdrpca", layer="log")
-    with pytest.raises(ParameterError, match="no names of variables"):
+    with pytest.raises(ParameterError, match="no variable names"):
         psa.tl.project(query, FDRPCA(2).fit(query.layers["log"].toarray()))
     query.var_names = ["gene0", *query.var_names[1:-1], "gene0"]
     with pytest.raises(InputError, match="not unique"):

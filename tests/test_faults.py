@@ -184,7 +184,7 @@ def test_interrupted_refit_restores_the_previous_fit(name):
         fresh = clone(model)
         with Interrupt() as counted:
             fresh.fit(other, y)
-    for fraction in (0.02, 0.2, 0.4, 0.6, 0.8):
+    for fraction in (0.02, 0.3, 0.8):
         with pytest.raises(KeyboardInterrupt), Interrupt(max(3, int(fraction * counted.calls))):
             model.fit(other, y)
         assert_same(vars(model), before, name)

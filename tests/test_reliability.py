@@ -28,15 +28,16 @@ def test_damaged_files_are_read_or_rejected(kind, tmp_path):
     fuzz = load_script("fuzz")
     trace = tmp_path / "code-was-run"
     counts = {"read": 0}
-    for number, (name, raw) in enumerate(fuzz.inputs(kind, 100, 7, str(trace))):
+    n_files = 20 if kind == "matrix market" else 100  # Matrix Market: one process per file
+    for number, (name, raw) in enumerate(fuzz.inputs(kind, n_files, 7, str(trace))):
         path = tmp_path / name
         path.write_bytes(raw)
         result, message = fuzz.outcome(path, number)
         assert result in ("read", "TableError", "ModelFileError"), f"{name}: {message}"
         counts[result] = counts.get(result, 0) + 1
         assert not trace.exists()
-    assert sum(counts.values()) == 100
-    assert counts["read"] < 100
+    assert sum(counts.values()) == n_files
+    assert counts["read"] < n_files
 
 
 @pytest.mark.parametrize("kind", ["numpy", "model"])

@@ -21,6 +21,7 @@ from .models.panel.incremental_r2 import incremental_r2
 from .registry import method_of
 from .selection.slope import Slope
 
+MIN_SHARED = 0.03  # proportion of the variance of each view that a shared factor explains
 Group = TypeVar("Group", bound=Any)  # type of a named tuple
 
 
@@ -92,6 +93,11 @@ class Views(NamedTuple):
     columns: list[np.ndarray]  # column indices, one array for each view
     factor_view: np.ndarray  # (n_factors,) view of each private factor; -1 for shared factors
     explained: np.ndarray  # (n_views, n_factors) proportions of the variance of a view
+
+    @property
+    def shared(self) -> np.ndarray:
+        """Indices of the factors that explain variance in several views."""
+        return np.flatnonzero(np.sum(self.explained >= MIN_SHARED, axis=0) >= 2)
 
 
 class Findings(NamedTuple):

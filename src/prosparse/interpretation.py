@@ -233,9 +233,10 @@ def _test_categories(score: np.ndarray, values: np.ndarray) -> tuple[float, floa
 def _by_group(
     scores: np.ndarray, values: np.ndarray, codes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Average scores and covariate by group, or compute deviations.
+    """Average the scores by group, or subtract the group means.
 
-    A covariate that identifies the groups is tested on the scores of all samples.
+    A covariate that is constant within groups is tested on group means, and other covariates on
+    deviations from these. A covariate that identifies the groups is tested on all scores.
     """
     counts = np.bincount(codes)[:, None]
     means = np.stack([np.bincount(codes, weights=score) for score in scores.T], axis=1) / counts

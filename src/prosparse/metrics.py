@@ -58,8 +58,8 @@ def _mask(support: Any) -> np.ndarray:
 def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace") -> np.ndarray:
     """Compute the proportion of variance that each component adds.
 
-    Each proportion is in addition to the previous components. The variances of sparse components
-    cannot be summed, because the components are correlated and not orthogonal.
+    The variances of sparse components cannot be summed, because the components are correlated and
+    not orthogonal. Each proportion therefore excludes variance explained by previous components.
 
     Parameters
     ----------

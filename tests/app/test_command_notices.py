@@ -320,6 +320,7 @@ def test_unused_read_options_raise_errors(inside, arguments, option):
 # --- regress and panel
 
 
+@pytest.mark.slow
 def test_regress(inside):
     y = 3 + 2 * DATA.X[:, 1] - DATA.X[:, 4] + 0.1 * np.random.default_rng(0).normal(size=60)
     path = table(inside / "t.csv", outcome=[repr(float(v)) for v in y])
@@ -446,16 +447,17 @@ def test_panel(inside):
     path = table(inside / "t.csv")
     lines = ["variable,price", *(f"{name},{k + 1}" for k, name in enumerate(NAMES))]
     (inside / "prices.csv").write_text("\n".join(lines))
-    arguments = ["panel", path, "--variables", "3", "--include", "v7", "--exclude", "v0"]
-    found = run_json(*arguments, "--costs", "prices.csv")
+    asked = [path, "--variables", "3", "--permutations", "0"]
+    limits = ["--include", "v7", "--exclude", "v0", "--costs", "prices.csv"]
+    found = run_json("panel", *asked, *limits)
     model = Panel(3, include=[7], exclude=[0], costs=np.arange(1.0, 9.0)).fit(DATA.X)
     assert found["selected"] == [NAMES[k] for k in model.order_]
     assert "v0" not in found["selected"]
     assert found["selected"][0] == "v7"
     assert load("t-prosparse/model.prosparse").n_selected_ == 3
     assert (
-        run_json("panel", path, "--variables", "3")["selected"]
-        == (run_json("select", path, "--method", "panel", "--variables", "3")["selected"])
+        run_json("panel", *asked)["selected"]
+        == run_json("select", *asked, "--method", "panel")["selected"]
     )
 
 

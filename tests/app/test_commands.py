@@ -505,14 +505,15 @@ def test_groups(inside):
 
 def test_select_with_method_panel(inside):
     path = sheet(inside / "t.csv", label=False)
-    result = run(app, ["select", path, "--method", "panel", "--variables", "4", "--json"])
+    asked = ["select", path, "--method", "panel", "--permutations", "0", "--json"]
+    result = run(app, [*asked, "--variables", "4"])
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
     model = Panel(4).fit(DATA.X)
     assert printed["selected"] == [NAMES[k] for k in model.order_]
     assert printed["reason"] == "4 variables were requested"
     np.testing.assert_array_equal(load("t-prosparse/model.prosparse").order_, model.order_)
-    result = run(app, ["select", path, "--method", "panel", "--target-recovery", "0.5", "--json"])
+    result = run(app, [*asked, "--target-recovery", "0.5"])
     assert result.exit_code == 0, result.output
     model = Panel(target_recovery=0.5).fit(DATA.X)
     printed = json.loads(result.stdout)

@@ -28,13 +28,13 @@ def test_demo_without_pandas(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "out" / "report.html").exists()
 
 
-@pytest.mark.parametrize("name", ["evidence_simulated.png", "communality_digits.png"])
-def test_demo_replaces_its_own_plots_only(tmp_path, name):
-    (tmp_path / name).write_bytes(b"\x89PNG of another program")
-    with pytest.raises(ParameterError, match=f"{name} exists and was not written by prosparse"):
-        demo.run_demo(tmp_path)
-    assert (tmp_path / name).read_bytes() == b"\x89PNG of another program"
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    (tmp_path / name).unlink()
+def test_demo_replaces_its_own_plots_only(tmp_path):
+    for name in ("evidence_simulated.png", "communality_digits.png"):
+        (tmp_path / name).write_bytes(b"\x89PNG of another program")
+        with pytest.raises(ParameterError, match=f"{name} exists and was not written by prosparse"):
+            demo.run_demo(tmp_path)
+        assert (tmp_path / name).read_bytes() == b"\x89PNG of another program"
+        assert [path.name for path in tmp_path.iterdir()] == [name]
+        (tmp_path / name).unlink()
     for _ in range(2):
         demo.run_demo(tmp_path)

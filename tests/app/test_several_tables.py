@@ -66,6 +66,19 @@ def test_shared_components(inside, shared):
     assert "proteins, 15 variables" in page
 
 
+def test_sharing_under_permutation_of_rows(inside):
+    arguments = two_tables(inside)
+    arguments[arguments.index("0")] = "2"
+    result = run(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    sentence = json.loads(result.stdout)["shared"][-1]
+    mean = float(sentence.partition("share nothing, ")[2].split()[0])
+    assert mean < 0.5
+    assert "10 datasets" in sentence
+    page = (inside / "genes-prosparse" / "report.html").read_text()
+    assert sentence in page
+
+
 def test_script_repeats_the_analysis(inside, capsys):
     result = run(app, [*two_tables(inside), "--json"])
     selected = json.loads(result.stdout)["selected"]

@@ -28,6 +28,14 @@ def test_ignored_rows_are_not_checked(tmp_path):
     assert not any(finding.rows for finding in found.check.findings)
 
 
+def test_incomplete_rows_are_not_noise():
+    X = np.random.default_rng(0).normal(size=(60, 30))
+    X[:12, :24] = np.nan
+    assert "unequal-noise" not in codes_of(X)
+    X[12:36] *= 9.0
+    assert "unequal-noise" in codes_of(X)
+
+
 def factor_table(n=80, p=24, seed=0):
     """Two factors in half of the columns, of unequal means and units."""
     rng = np.random.default_rng(seed)

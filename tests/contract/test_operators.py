@@ -165,6 +165,7 @@ def test_dense_entries(pair):
     close(entries(op.take_columns(op.xp.asarray([3, 1]))), Z[:, [3, 1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "order",
     ["rows", "columns", "shift", "shift rows shift", "groups rows groups columns", "covariates"],
@@ -399,7 +400,7 @@ def test_deviations_with_infinite_squares_raise(scale, rng):
 def test_the_error_for_sparse_columns_far_from_zero_gives_the_column(rng):
     X = table(rng)
     X[:, 3] += 1e8
-    with pytest.raises(ValueError, match=r"has 1 column .* first column 3"):
+    with pytest.raises(ValueError, match=r"has 1 column .* such as column 3"):
         standardise(sparse.csr_array(X))
 
 

@@ -71,7 +71,7 @@ def test_invalid_arrays():
     with pytest.raises(ParameterError, match=r"got shape \(4, 1, 1\)"):
         read_covariates(np.zeros((4, 1, 1)), 4)
     repeated = pd.DataFrame(np.zeros((4, 2)), columns=["a", "a"])
-    with pytest.raises(ParameterError, match="equal names"):
+    with pytest.raises(ParameterError, match="duplicate column names"):
         read_covariates(repeated, 4)
 
 

@@ -177,6 +177,45 @@ def test_scores_respond_to_pointer_and_keyboard(opened):
     assert console_messages(opened) == []
 
 
+def test_scores_have_ellipses_names_and_explained_variance(opened, page):
+    ratio = page[1].explained_variance_ratio_
+    labels = texts(opened, "#scores-chart text")
+    for k in range(2):
+        assert f"component {k + 1} ({100 * ratio[k]:.1f}% of the variance)" in labels
+    # An ellipse contains the points of its group within the 95 % quantile of the distances.
+    inside = opened.execute_script("""
+      const svg = document.querySelector("#scores-chart svg");
+      return [...svg.querySelectorAll(".ellipse")].map(path => [
+        path.style.stroke,
+        [...svg.querySelectorAll("circle")].map(dot => {
+          const point = svg.createSVGPoint();
+          point.x = dot.getAttribute("cx"); point.y = dot.getAttribute("cy");
+          return [dot.style.fill, path.isPointInFill(point)];
+        }),
+      ]);
+    """)
+    scores = page[1].transform(pd.DataFrame(X, columns=NAMES))[:, :2]
+    groups = np.array(GROUPS)
+    sizes = {name: int(np.sum(groups == name)) for name in groups}
+    assert len(inside) == sum(size >= 4 for size in sizes.values())
+    for colour, dots in inside:
+        own = np.array([fill == colour for fill, _ in dots])
+        deviations = scores[own] - scores[own].mean(axis=0)
+        squares = np.sum(deviations @ np.linalg.inv(np.cov(scores[own].T)) * deviations, axis=1)
+        clear = np.abs(squares - 5.991) > 0.1  # pixels are rounded
+        found = np.array([is_inside for _, is_inside in dots])[own]
+        np.testing.assert_array_equal(found[clear], (squares < 5.991)[clear])
+    boxes = opened.execute_script(
+        "return [...document.querySelectorAll('#scores-chart .pointname')].map(t => {"
+        "const b = t.getBBox(); return [b.x, b.y, b.x + b.width, b.y + b.height]})"
+    )
+    assert len(boxes) <= 8
+    for k, (left, top, right, bottom) in enumerate(boxes):
+        assert not any(
+            left < r and x < right and top + 2 < b and y + 2 < bottom for x, y, r, b in boxes[:k]
+        )
+
+
 def test_skip_link_and_zoom_by_keyboard(opened):
     opened.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
     assert "Skip to the table" in opened.switch_to.active_element.text

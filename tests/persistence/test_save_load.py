@@ -192,6 +192,7 @@ def test_labels_without_an_order_are_saved_as_strings(estimator, labels, tmp_pat
         assert again.groups_.tolist() == sorted(str(label) for label in labels.tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["integers", "booleans", "dates", "times", "durations", "strings"])
 def test_classes_keep_their_type(name, tmp_path):
     labels = LABELS[name]

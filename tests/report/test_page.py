@@ -337,6 +337,7 @@ def test_views_given_as_a_list(width, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["permutation_null", "stability", "redundancy"])
 @pytest.mark.parametrize(
     "wrong",

@@ -335,7 +335,9 @@ def test_three_noisy_rows(informative):
 
 
 @pytest.mark.parametrize(
-    "estimator", [GSPPCA(1, scale=True, refine=False), SCA(1)], ids=["GSPPCA", "SCA"]
+    "estimator",
+    [GSPPCA(1, scale=True, refine=False), SCA(1, row_scale="equal")],
+    ids=["GSPPCA", "SCA"],
 )
 def test_noisy_rows_in_other_estimators(estimator):
     data = np.random.default_rng(0).normal(size=(100, 60))

@@ -238,7 +238,7 @@ def test_selections_do_not_depend_on_the_container():
 )
 def test_rate_with_rows_that_satisfy_the_null(signs, K, M):
     """Exchangeable lognormal columns, or rows of unequal noise with symmetric entries."""
-    q, n_runs, n, p = 0.2, 120, 30, 40
+    q, n_runs, n, p = 0.2, 60, 30, 40
     false = np.zeros(n_runs)
     for run in range(n_runs):
         rng = np.random.default_rng([7, run])

@@ -334,6 +334,7 @@ def test_escaped_names_are_unescaped(tmp_path, monkeypatch, widest):
     assert (table.ids, table.label) == (["=r", "@s"], ["+k", "-1"])
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="'=+-@\t\r\n ax1.e\uff1d", max_size=6) | st.text(max_size=8))
 @example("'=x")
 @example("-1")
@@ -544,6 +545,7 @@ def test_matrix_market_agrees_with_scipy(tmp_path, name):
     assert sparse.issparse(got) == sparse.issparse(theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

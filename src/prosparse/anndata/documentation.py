@@ -24,8 +24,8 @@ covariate_keys : str or list of str, default=None
 layer : str, default=None
     Layer to use instead of ``.X``.
 mask_var : str or array of bool, default=None
-    Variables to consider: a column of ``.var``, or one value for each variable. The others are
-    not selected.
+    Variables to consider: a column of ``.var``, or one value for each variable. All others
+    are excluded.
 modality : str or list of str, default=None
     Modalities of a MuData. By default, all are used.
 pca_names : bool, default=False

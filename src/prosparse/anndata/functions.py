@@ -263,6 +263,7 @@ def sca(
     noise: Literal["view", "feature"] = "feature",
     rotation: Literal["sparse", "shared"] = "shared",
     likelihood: Any = "gaussian",
+    row_scale: Literal["auto", "equal"] = "auto",
     batch_key: Any = None,
     max_iter: int = 1000,
     tol: float = 1e-6,

@@ -104,7 +104,7 @@ def project(
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         raise ParameterError(
-            "`model` has no names of variables. Fit the estimator to a data frame, such as "
+            "`model` has no variable names. Fit the estimator to a data frame, such as "
             "`adata.to_df()`, or pass the AnnData with the results of `psa.tl`."
         )
     layer = parameters.get("layer") if layer is None else layer

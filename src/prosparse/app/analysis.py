@@ -40,7 +40,6 @@ from .estimators import (
 from .metadata import describe_data, describe_file, describe_settings, store_read_options
 from .script_export import export_script
 
-STAGES = ("reading", "checking", "fitting", "testing on null datasets")
 Progress = Callable[[str, int], None]  # called with a stage and the number of rows read
 
 
@@ -121,7 +120,7 @@ def analyse(
     """Check and prepare a table, fit a model and describe the analysis.
 
     The values of the table may be replaced. Errors refer to options of the command line, and the
-    report shows ``command``. ``progress`` is called with each of `STAGES`. ``views`` contains the
+    report shows ``command``. ``progress`` is called with each stage. ``views`` contains the
     columns of each of several tables, and ``further`` the paths and options of all tables but the
     first.
     """

@@ -1,4 +1,4 @@
-"""Translation of estimator messages to options of the command.
+"""Translation of estimator messages into options of the command.
 
 Estimators write parameters in backquotes. The descriptions of the methods map parameters to
 command-line options, such as ``n_components`` to ``--components``.

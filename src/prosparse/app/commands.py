@@ -482,7 +482,7 @@ def _analysis_options(
     method_options: Mapping[str, object],
     **others: Any,
 ) -> AnalysisOptions:
-    """Combine groups of options to the options of an analysis.
+    """Combine groups of options into the options of an analysis.
 
     ``others`` may contain the settings of a roles file, which are overridden by given options.
     """

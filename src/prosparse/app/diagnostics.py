@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
 from ..errors import InputError, ParameterError
-from ..findings import Findings
+from ..findings import Findings, findings_of
+from ..inference.progress import announce_each, observe
 from ..models._base import VariableSelector
 from ..report.redundancy import find_redundancy
 from ..stability import permutation_null, stability_selection
 
 DEFAULT_PERMUTATIONS = 10  # five of each kind; a standard deviation requires at least four
 MAX_FIT_SECONDS = 2.0  # maximum duration of a fit for which null datasets are the default
+N_VIEW_PERMUTATIONS = 10
 MAX_SECONDS = 6.0  # default time limit of the null datasets
 
 
@@ -62,6 +66,8 @@ def run_diagnostics(
             max_seconds=MAX_SECONDS if permutations is None else math.inf,
         )
         about["permutation_null"] = null.to_json()
+    if permutations != 0 and fit_seconds <= MAX_FIT_SECONDS and groups is None:
+        about["shared_null"] = count_shared_under_null(model, found, X)
     if halves:
         try:
             stability = stability_selection(
@@ -75,3 +81,25 @@ def run_diagnostics(
     if redundancy is not None:
         about["redundancy"] = redundancy.to_json()
     return Diagnostics(about, notes)
+
+
+def count_shared_under_null(model: VariableSelector, found: Findings, X: Any) -> list[int]:
+    """Count the factors that views share if their rows are permuted independently.
+
+    The correlations within each view are preserved. The list is empty without several views, or
+    if no factor is shared.
+    """
+    if found.views is None or len(found.views.columns) < 2 or not found.views.shared.size:
+        return []
+    rng = np.random.default_rng(0)
+    counts = []
+    for _ in announce_each("permuted tables", range(N_VIEW_PERMUTATIONS), N_VIEW_PERMUTATIONS):
+        permuted = np.array(X, dtype=float)
+        for columns in found.views.columns[1:]:
+            permuted[:, columns] = permuted[rng.permutation(len(permuted))][:, columns]
+        with warnings.catch_warnings(), observe(None):
+            warnings.simplefilter("ignore")
+            refit = findings_of(clone(model).fit(permuted))
+        assert refit.views is not None
+        counts.append(int(refit.views.shared.size))
+    return counts

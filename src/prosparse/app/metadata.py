@@ -26,7 +26,7 @@ _TYPES: dict[str, type] = {
     "total_variance": float, "column_scales": list, "command": str, "file": dict,
     "read_options": dict, "preparation": dict, "script": str, "permutation_null": dict,
     "stability": dict, "redundancy": dict, "check": dict, "robustness": dict,
-    "views": list, "n_imputed": int,
+    "views": list, "shared_null": list, "n_imputed": int,
 }  # fmt: skip
 
 

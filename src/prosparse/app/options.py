@@ -1,8 +1,8 @@
 """Groups of options that several commands have in common.
 
 The types of a command's parameters, such as `TableOptions`, declare groups of options.
-`with_options` converts the command to the flat function required by typer. Options of the methods
-are taken from their descriptions.
+`with_options` replaces groups by single parameters, as typer requires. Options of the methods are
+taken from their descriptions.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class TableOptions(NamedTuple):
         list[str] | None,
         _column(
             metavar="ROWS",
-            help="Rows that are not used: names, or numbers from 1, separated by commas.",
+            help="Rows that are not used: names, or row numbers from 1, separated by commas.",
         ),
     ] = None
 

@@ -74,7 +74,7 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
             "explained_variance_ratio": found.explained,
         }
     return summary | {
-        "shared": describe_shared(found, about["views"]),
+        "shared": _describe_shared(result),
         "n_imputed": about["n_imputed"],
         "caution": None if robustness is None else robustness.headline(),
         "robustness": about.get("robustness"),
@@ -106,7 +106,9 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
         rows.append(("caution", qualification))
     rows += [
         ("shared" if k == 0 else "", sentence)
-        for k, sentence in enumerate(describe_shared(found, about["views"]))
+        for k, sentence in enumerate(
+            describe_shared(found, about["views"], about.get("shared_null") or ())
+        )
     ]
     rows.append(("selected", describe_selection(found, null)))
     rows.append(("reason", found.reason))
@@ -142,6 +144,11 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
     for key, value in rows:
         grid.add_row(Text(key, style="bold"), Text(escape_control(value)))
     Console().print(grid)
+
+
+def _describe_shared(result: Result) -> list[str]:
+    about = result.about
+    return describe_shared(result.found, about["views"], about.get("shared_null") or ())
 
 
 def _describe_fit(result: Result) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Conversion of fixes to options of the command."""
+"""Conversion of fixes into options of the command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ANALYSIS = {"--counts", "--scale"}
 
 
 def join_fixes(findings: Iterable[Finding]) -> str:
-    """Combine the fixes of problems and warnings to options of one command.
+    """Combine the fixes of problems and warnings into options of one command.
 
     Values of options that may be repeated are joined by commas.
     """

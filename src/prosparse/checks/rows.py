@@ -18,6 +18,7 @@ from .result import Finding, Severity, capitalise, name_rows
 
 MAX_OUTLYING = 0.1  # maximum proportion of outlying rows; more indicate unequal noise
 MIN_GAP = 1.3  # minimum ratio of the scale of an outlying row to the next scale
+MAX_MISSING = 0.2  # missing values, of a row whose scale is compared with others
 MIN_NOISE_RATIO = 3.0  # minimum ratio of the 95 % to the 5 % quantile of the row scales
 MIN_UNLIKE_SCALE = 20.0  # minimum scale of a row that contains other quantities than the other rows
 MIN_DIMENSION = 4.0  # minimum intrinsic dimension for the detection of near duplicates
@@ -98,10 +99,10 @@ def _outlying(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
             "unlike-rows",
             Severity.WARNING,
             f"{capitalise(name_rows(unlike))} {'is' if is_one else 'are'} unlike all others: "
-            f"{'its' if is_one else 'their'} values differ "
-            f"{numbers.row_scale[outliers[is_annotation]].max():,.0f} times as much from the "
-            f"column means. {'It' if is_one else 'They'} may contain annotation, totals or other "
-            "units instead of a sample.",
+            "deviations from the column means are up to "
+            f"{numbers.row_scale[outliers[is_annotation]].max():,.0f} times as large as in the "
+            f"median row. {'The row' if is_one else 'These rows'} may contain annotation, totals "
+            "or other units instead of a sample.",
             rows=unlike,
             fix=ignore_rows(unlike),
         )
@@ -122,7 +123,8 @@ def _outlying(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
 
 
 def _unequal_noise(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
-    scale = np.delete(numbers.row_scale, outliers)
+    incomplete = np.flatnonzero(numbers.missing.mean(axis=1) > MAX_MISSING)
+    scale = np.delete(numbers.row_scale, np.union1d(outliers, incomplete))
     if scale.size < MIN_ROWS:
         return
     low, high = np.quantile(scale, [0.05, 0.95])
@@ -230,7 +232,7 @@ def _drift(numbers: Numbers, outliers: np.ndarray) -> Iterator[Finding]:
         Severity.WARNING,
         f"The values drift along the rows: {percent(float(strong.mean()), 0)} of the columns have "
         f"a rank correlation above {MIN_TREND:g} with the order of the rows, and change smoothly. "
-        "If rows are in order of measurement, instrument drift correlates the variables: pass a "
+        "If rows are in order of measurement, instrument drift makes variables correlated: pass a "
         "column with the order as a covariate. If the table was sorted by a variable, ignore this "
         "warning.",
     )

@@ -55,7 +55,7 @@ class ModelPath(NamedTuple):
 
     @property
     def criterion(self) -> np.ndarray:
-        """Criterion of the selection, (n_models,): ``posterior`` or else ``y``."""
+        """Criterion of the selection, (n_models,): ``posterior`` if set, else ``y``."""
         return self.y if self.posterior is None else self.posterior
 
 

@@ -81,7 +81,7 @@ def product_and_transpose(op: Operator, F: Array) -> tuple[Array, Array]:
 
 
 class FactorProducts(NamedTuple):
-    """Products of Y = X F.
+    """Y'X and Y'Y for Y = X F.
 
     Y'Y is copied to CPU memory asynchronously, so that a GPU can compute Y'X in the meantime.
     """
@@ -91,7 +91,7 @@ class FactorProducts(NamedTuple):
 
 
 def factor_products(op: Operator, filters: Array) -> FactorProducts:
-    """Compute the products of Y = X F."""
+    """Compute Y'X and Y'Y for Y = X F."""
     xp = op.xp
     if op.whole is None:  # iterate once over the blocks
         XY, YY = products(op, filters)

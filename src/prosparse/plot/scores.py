@@ -63,7 +63,7 @@ class ScoresDisplay(Display):
     explained_variance_ratio : array of shape (n_components,), default=None
         Proportion of the variance that each component explains, written next to its name.
     ids : sequence of str, default=None
-        Names of the rows. Those of the most extreme rows are written next to their points.
+        Names of the rows. The names of the most extreme rows are written next to the points.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class ScoresDisplay(Display):
         components : tuple of two int, default=(0, 1)
             Indices of the components. A single component is drawn against the row numbers.
         label : array of shape (n_samples,), default=None
-            Values or group labels that colour the rows.
+            Values or group labels by which rows are coloured.
         biplot : bool, default=False
             Whether variables are drawn as arrows.
         max_features : int, default=10
@@ -120,7 +120,7 @@ class ScoresDisplay(Display):
         covariates : DataFrame or array-like of shape (n_samples, n_covariates), default=None
             Covariates of the rows, for an estimator fitted with covariates.
         ids : sequence of length n_samples, default=None
-            Names of the rows. Those of the most extreme rows are written next to their points.
+            Names of the rows. The names of the most extreme rows are written next to the points.
         ellipses : bool, default=False
             Whether to draw an ellipse for each group.
         ax : matplotlib Axes, default=None

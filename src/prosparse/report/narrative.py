@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..findings import CovariateEffects, Findings, Reconstruction, VariableTests
-from ..phrases import join_items, percent, quote_name
+from ..findings import MIN_SHARED, CovariateEffects, Findings, Reconstruction, VariableTests
+from ..phrases import format_mean, join_items, percent, quote_name
 from ..stability import PermutationNull, Stability, near_optimal_sizes
 from .robustness import Robustness
 
-MIN_SHARED = 0.01  # proportion of the variance of each view that a shared component explains
 MAX_NAMED = 5  # maximum number of variables in a sentence
 MAX_DESCRIBED = 3  # maximum number of described components
 MIN_RELATIVE_LOADING = 0.3  # minimum loading to be named, relative to the largest
@@ -33,12 +32,13 @@ def narrate(
     stability: Stability | None = None,
     robustness: Robustness | None = None,
     view_names: Sequence[str] = (),
+    shared_null: Sequence[int] = (),
 ) -> list[str]:
     """Describe the results for readers unfamiliar with the method.
 
     The result is a list of sentences, of which the first is the headline.
     """
-    shared = describe_shared(found, view_names)
+    shared = describe_shared(found, view_names, shared_null)
     sentences = [headline(found, null, robustness), *shared]
     if found.n_selected == 0:
         if found.tests is not None:
@@ -106,13 +106,18 @@ def name_views(found: Findings, names: Sequence[str] = ()) -> list[str]:
     return [f"view {view + 1}" for view in range(n_views)]
 
 
-def describe_shared(found: Findings, view_names: Sequence[str] = ()) -> list[str]:
-    """Describe the components that explain variance in several views."""
+def describe_shared(
+    found: Findings, view_names: Sequence[str] = (), null: Sequence[int] = ()
+) -> list[str]:
+    """Describe the components that explain variance in several views.
+
+    ``null`` contains the numbers of such components after permutations of the rows of the views.
+    """
     if found.views is None or len(found.views.columns) < 2:
         return []
     names = [quote_name(name) for name in name_views(found, view_names)]
     explained = found.views.explained
-    shared = np.flatnonzero(np.sum(explained >= MIN_SHARED, axis=0) >= 2)
+    shared = found.views.shared
     d = explained.shape[1]
     if not shared.size:
         return [f"{join_items(names)} share no component."]
@@ -131,6 +136,12 @@ def describe_shared(found: Findings, view_names: Sequence[str] = ()) -> list[str
             if explained[view, k] >= MIN_SHARED
         ]
         sentences.append(f"Component {k + 1} explains {join_items(parts)}.")
+    if null:
+        sentences.append(
+            "If the rows of the tables are permuted, so that they share nothing, "
+            f"{format_mean(float(np.mean(null)))} components are shared on average "
+            f"({len(null)} datasets)."
+        )
     return sentences
 
 

@@ -207,6 +207,7 @@ def render(
             stability=stability,
             robustness=robustness,
             view_names=about.get("views") or (),
+            shared_null=about.get("shared_null") or (),
         ),
         "shared": describe_shared(found, about.get("views") or ()),
         "robustness": robustness,
@@ -311,10 +312,7 @@ def _round(values: Any, digits: int = 4) -> list[float | None]:
 
 
 def _thin(n: int, maximum: int, centre: int | None = None) -> np.ndarray:
-    """Return evenly spaced indices and all indices close to ``centre``.
-
-    There are at most ``maximum`` evenly spaced indices.
-    """
+    """Return at most ``maximum`` evenly spaced indices, and all near ``centre``."""
     indices = np.linspace(0, n - 1, min(n, maximum)).round().astype(int)
     if centre is not None:
         close = np.arange(max(0, centre - N_NEIGHBOURS), min(n, centre + N_NEIGHBOURS + 1))
@@ -367,7 +365,7 @@ def _curve_caption(path: ModelPath) -> str:
 
 
 def _objective(path: np.ndarray) -> dict[str, Any]:
-    """Compute the difference between the final objective and each iteration.
+    """Compute the difference of the final and each objective of the path.
 
     Iterations at or above the final value are omitted.
     """

@@ -39,7 +39,7 @@ class Refit(NamedTuple):
 
 
 class Robustness(NamedTuple):
-    """Associations of components with labels, and refits."""
+    """Associations of components with labels, and selections of refits."""
 
     n_selected: int  # number of variables selected from all rows
     row: Refit | None = None  # without the most influential row
@@ -159,8 +159,9 @@ def describe_association(association: Association) -> str:
             f"{association.effect:.2f}, {chance} after adjustment for all tests)."
         )
     return (
-        f"Component {component} separates {name}, which explains {percent(association.effect, 0)} "
-        f"of the variance of the ranks of its scores ({chance} after adjustment for all tests)."
+        f"The scores of component {component} differ between the levels of {name}, which explain "
+        f"{percent(association.effect, 0)} of the variance of their ranks ({chance} after "
+        "adjustment for all tests)."
     )
 
 

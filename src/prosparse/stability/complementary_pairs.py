@@ -117,10 +117,10 @@ class Stability:
         Parameters
         ----------
         threshold : float or None, default=None
-            Threshold above 0.5. None uses that of the stable set.
+            Threshold above 0.5. By default, the threshold of the stable set.
         low_probability : float or None, default=None
-            Maximum selection probability that is regarded as low. None uses that of a random
-            variable.
+            Maximum selection probability that is regarded as low. By default, the selection
+            probability of a random variable.
         unimodal : bool, default=True
             Whether to use Theorem 2.
 

@@ -29,8 +29,8 @@ def count_components(
     If few variables share many components, leave-one-out residuals overestimate the uniqueness, and
     the count is too small. Residuals given components that include the variable depend on the
     number of components, so that the count is iterated. This second count is used if there are few
-    rows per variable. Its maximum is the number of components in the test of the variables, because
-    further components may be significant but are of no practical use.
+    rows per variable. The count is at most the number of components in the test of the variables,
+    because further components may be significant but are of no practical use.
     """
     members = selected & (data.sums_of_squares > 0.0)
     n_members, dof = int(members.sum()), data.dof

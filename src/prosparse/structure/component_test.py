@@ -42,7 +42,7 @@ def component_pvalues(
     tested = beta_tail(partial, Moments(mean, gaussian_variance(mean, dof)))
     if robust:
         found = data.principal_components(members, count, FIT_TOLERANCE)
-        mean = data.flip_means(data.scores(found, count))
+        mean = data.flip_means(found, count)
         flips = beta_tail(partial, Moments(mean, 2.0 * mean**2 / sizes * (1.0 - 1.0 / data.n)))
         tested = np.maximum(tested, flips)
     pvalues[:, :count] = tested

@@ -3,8 +3,8 @@
 Each variable is compared with its shadows (`data.operators.shadows`), and the false discovery rate
 is controlled by `knockoff_filter`. The statistic is -log p, where p is the p-value of
 `leave_one_out_pvalues` against the components of candidate variables. Candidates are found as in
-`shared_variables`, with at most one column per variable. The p-values need not be valid. They are
-computed without knowledge of which columns are shadows and do not depend on the rate.
+`shared_variables`, with at most one column per variable. The p-values, which need not be valid, are
+computed without knowledge of the rate and of which columns are shadows.
 
 *Theorem.* Let every null variable be exchangeable with its shadows, given all other variables. The
 false discovery rate is then at most ``fdr``, for any number of rows, shadows and draws.

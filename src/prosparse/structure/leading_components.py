@@ -72,6 +72,7 @@ class StandardisedData:
         self.last_components: PrincipalComponents | None = None
         self._last_tolerance = TEST_TOLERANCE
         self._last_r2: tuple[PrincipalComponents, R2Bounds] | None = None
+        self._last_flip_means: tuple[PrincipalComponents, np.ndarray] | None = None
         self._last_subset: tuple[np.ndarray, Operator] | None = None
         self._start_directions: np.ndarray | None = None  # (p, m) initial eigenvectors
         has_few_columns = self.p <= self.n and self.p <= EXACT_SIDE
@@ -150,7 +151,7 @@ class StandardisedData:
     def member_r2(self, components: PrincipalComponents, count: int) -> R2Bounds:
         """Compute c_1, ..., c_count of each member given the others.
 
-        The last result is cached: the first values do not depend on ``count``.
+        The last result is cached, because a larger ``count`` does not change the first values.
         """
         cached = self._last_r2
         if cached is None or cached[0] is not components or cached[1].lower.shape[1] < count:
@@ -243,8 +244,8 @@ class StandardisedData:
         self._start_directions = np.zeros((columns.size, m))
         self._start_directions[columns] = _to_float64(V)
         weights = _to_float64(V) / np.sqrt(eigenvalues)
-        scores = subset.matmul(self.from_numpy(weights))
-        projections = self._project_all(scores)
+        scores = rough.matmul(from_numpy(weights, like, rough.dtype))
+        projections = _to_float64(self.op.rough().rmatmul(scores))
         # Eigenvalues, and therefore the bound, are accurate to `tol` times the largest eigenvalue.
         bound = float(eigenvalues[-1] + tol * eigenvalues[0])
         return PrincipalComponents(
@@ -266,8 +267,18 @@ class StandardisedData:
         weights = self.from_numpy(components.score_weights[:, :count])
         return _to_float64(subset.matmul(weights))
 
-    def flip_means(self, U: np.ndarray) -> np.ndarray:
-        """Compute sum_a y_a^2 u_ai^2 of each column y scaled to unit length, (p, k)."""
+    def flip_means(self, components: PrincipalComponents, count: int) -> np.ndarray:
+        """Compute sum_a y_a^2 u_ai^2 for each column y of unit length, (p, count).
+
+        The last result is cached.
+        """
+        cached = self._last_flip_means
+        if cached is None or cached[0] is not components or cached[1].shape[1] < count:
+            means = self._flip_means(self.scores(components, count))
+            self._last_flip_means = cached = components, means
+        return cached[1][:, :count]
+
+    def _flip_means(self, U: np.ndarray) -> np.ndarray:
         correction = self.adjustment.flip_correction[:, None]
         sums = _to_float64(self.op.power_sums(2, self.from_numpy(correction * U**2)))
         squares = np.where(self.sums_of_squares > 0.0, self.sums_of_squares, 1.0)

@@ -124,8 +124,8 @@ def bound_leave_one_out_r2(
 
     Let t be at most a times the distance to the pole above and b times the distance to the pole
     below. Distances from the root are then at most 1 + a, and at least 1 - b, times those from L_i.
-    This bounds D(t) and all sums from the other side. Both bounds are tight if a column contributes
-    little to X X'. They are 0 and 1 if these equations yield no bounds.
+    This yields the opposite bounds of D(t) and of all sums. Both bounds are tight if a column
+    contributes little to X X'. If these equations yield no bounds, the bounds are 0 and 1.
     """
     weights = np.maximum(z * z, _MIN_WEIGHT * squares[:, None])
     own_weights, poles = weights[:, :count], eigenvalues

@@ -14,10 +14,10 @@ share variance with these by construction. Therefore,
   W_j, (|O_j| x D), with R2(d) = sum_{i <= d} (w_i'y)^2 / |y|^2. Given the scores and the pattern of
   missing values, the null distributions of `null_distribution` apply with |O_j| rows.
 
-A fill that used column j would carry its entries into the scores. The members are therefore filled
-again without each member, if there are few. With many members or rows, missing values are set to
-the column mean, because each row has enough observed values, or the test has enough rows. The
-leave-one-out components are then exact. A categorical variable is missing in all columns of its
+Values imputed from column j would make the scores depend on this column. The members are therefore
+filled again without each member, if there are few. With many members or rows, missing values are
+set to the column mean, because each row has enough observed values, or the test has enough rows.
+The leave-one-out components are then exact. A categorical variable is missing in all columns of its
 block.
 
 With many columns, the products A'A and A'y of the scores A of all members on the rows O_j are
@@ -343,7 +343,7 @@ class ObservedData(StandardisedData):
 
         return self._map_chunks(compute, found, np.arange(self.p), D, 1)[0]
 
-    def flip_means(self, U: np.ndarray) -> np.ndarray:
+    def _flip_means(self, U: np.ndarray) -> np.ndarray:
         observed = np.maximum(self.seen.T @ U**2, 1e-300)  # squared length on the observed rows
         weights = self.adjustment.flip_correction[:, None] * U**2
         sums = self._sum_blocks(weights.T @ self.Z**2).T

@@ -33,7 +33,7 @@ _MAX_LISTED = 5  # maximum number of rows listed in a message
 def adjacent_row_correlation(data: StandardisedData, scores: np.ndarray) -> float:
     """Estimate the mean lag-1 correlation given the components.
 
-    The result is 0 if it is small or not significant.
+    Small or insignificant estimates are set to 0.
 
     Rows sorted by a variable that the components explain (patients, then controls) are correlated
     only in the components. Time series and repeated measures are correlated in the residuals, or in

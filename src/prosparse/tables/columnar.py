@@ -167,7 +167,7 @@ def _note_index(names: list[str], roles: Roles, text_index: bool) -> str:
 
 
 def _join_columns(columns: list[list[Any]]) -> list[str] | None:
-    """Join the texts of one or several columns to row names."""
+    """Join the texts of one or several columns into row names."""
     if not columns:
         return None
     texts = [["" if cell is None else str(cell) for cell in column] for column in columns]

@@ -1,7 +1,7 @@
 """Detection of columns that number or identify the rows.
 
-Such columns are not variables. They contain integers, and often have the largest variance of the
-table. They are recognised by name and values together, because neither is sufficient alone.
+Identifiers are not variables, but integers that often have the largest variance of the table. They
+are recognised by name and values together, because neither is sufficient alone.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from .base import NonNumericColumnsError, ReadOptions, name_column, quote
 
 MAX_NAMED = 20  # maximum number of columns in a message
 MISSING_ADVICE = (
-    "For a missing value leave the cell empty or write NA; if the column is not a variable"
+    "For a missing value, leave the cell empty or write NA; if the column is not a variable"
 )
 
 

@@ -173,7 +173,7 @@ def test_question_without_a_response(client, setup):
     fields = {"do": "run", "question": "predict"} | fixes(setup)
     response = client.post(f"/setups/{setup.number}", data=fields, headers=ORIGIN)
     assert response.status_code == 422
-    assert "Select the column" in response.text
+    assert "Enter the column to predict" in response.text
 
 
 def test_hostile_cells_are_text(client, workspace):

@@ -66,7 +66,7 @@ def test_knockoffs_of_categories(null):
 @pytest.mark.parametrize("has_covariate", [False, True])
 def test_rate_of_knockoffs_of_categories(has_covariate):
     """Null categories of unequal frequencies, in rows of unequal noise; at q = 0.2."""
-    n, n_runs, q, false = 60, 60, 0.2, []
+    n, n_runs, q, false = 60, 30, 0.2, []
     for run in range(n_runs):
         rng = np.random.default_rng([11, run])
         age = rng.standard_normal(n)

@@ -140,6 +140,7 @@ def test_common_rounding_errors_do_not_decrease_the_bound():
     assert run.reason is StopReason.CONVERGED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "p", "d"), SHAPES)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("accelerated", [False, True])

@@ -105,7 +105,7 @@ def strong_model(seed, p=60, r=4):
 @pytest.mark.parametrize("distribution", ["Gaussian", "t"])
 def test_intervals_cover_95_percent_of_new_entries(distribution):
     covered = []
-    for seed in range(8):
+    for seed in range(4):
         rng = np.random.default_rng([seed, 1])
         noise = student(rng) if distribution == "t" else None
         model = strong_model(seed)

@@ -27,10 +27,10 @@ from prosparse.models.sca.non_gaussian import (
     Rows,
     initial_offsets,
     non_gaussian_init,
-    pack_second_moments,
     predictor_moments,
     quadratic_bounds,
 )
+from prosparse.models.sca.packed import pack_outer
 
 NAMES = ["gaussian", "bernoulli", "poisson"]
 WIDTHS = (5, 6, 7)
@@ -170,7 +170,7 @@ def slow_objective(X, rows, lay, prior, before, after):
     old, new = before.ahead, after.fitted
     Q = new.scores.Z.shape[1]
     mean, variance = predictor_moments(
-        old.L, old.mu, pack_second_moments(old.L, old.C), old.scores.Z, old.scores.S
+        old.L, old.mu, pack_outer(old.L, old.C), old.scores.Z, old.scores.S
     )
     q = quadratic_bounds(rows, X, mean, variance, old.tau[lay.noise])
     C = np.zeros((p, Q, Q)) if new.C is None else new.C

@@ -26,6 +26,7 @@ def objective(e, g, w, prior):
     return g * w - 0.5 * e * w * w + prior.log_density(w)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "rate"), PRIORS)
 def test_largest_stationary_point(shape, rate, rng):
     prior = HyperbolicPrior(shape, rate)

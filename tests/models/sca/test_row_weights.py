@@ -60,8 +60,8 @@ def test_rows_of_equal_scale_have_no_weights(seed):
     X, _ = simulate_rows(0.0, seed)
     assert estimate_row_weights(standardise(X, True)[0]) is None
     model = SCA(3, **OPTIONS).fit(X)
-    assert np.isinf(model.row_df_)
-    np.testing.assert_array_equal(model.row_scale_, 1.0)
+    assert not hasattr(model, "row_df_")
+    assert not hasattr(model, "row_scale_")
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -98,7 +98,7 @@ def test_scores_of_weighted_rows_are_reproduced():
     scale = np.exp(0.4 * rng.standard_normal(200))
     X = Z @ W + 0.5 * scale[:, None] * rng.standard_normal((200, 60))
     model = SCA(2, **OPTIONS).fit(X)
-    assert np.isfinite(model.row_df_)
+    assert model.row_df_ < 50
     scores = model.transform(X)
     assert np.abs(np.corrcoef(scores.T, Z.T)[:2, 2:]).max(axis=0).min() > 0.9
     assert np.var(X - model.inverse_transform(scores)) < np.var(X - X.mean(axis=0))

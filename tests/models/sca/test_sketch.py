@@ -77,6 +77,7 @@ def test_small_data_are_not_sketched(cells):
     assert sketch_rows(standardise(cells)[0], GROUPS, [5, 5]) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("private", [[0, 0], [1, 1]])
 def test_fit_from_a_sketch_reaches_the_same_objective(private, cells, small_limits, monkeypatch):
     op = standardise(sparse.csr_array(cells))[0]

@@ -14,6 +14,7 @@ from sklearn.linear_model import RidgeCV
 from prosparse import NoStructureWarning, ParameterError, SpinyRegressor, load, save
 from prosparse.datasets import make_sparse_regression
 from prosparse.models.spinyreg import averaging as av
+from prosparse.models.spinyreg import screening
 from prosparse.models.spinyreg import slab_scales as ss
 from prosparse.models.spinyreg.linear_states import JumpTargets, LinearVisit
 from prosparse.models.spinyreg.screening import max_linear_sizes
@@ -377,7 +378,7 @@ def test_mixture_of_two_averages():
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
-def test_many_small_effects():
+def test_many_small_effects(monkeypatch):
     """Three large effects and small effects of all variables are predicted well."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 150))
@@ -397,6 +398,8 @@ def test_many_small_effects():
     assert 0.92 < np.mean(error < 1.96 * std) < 0.98
     few = SpinyRegressor().fit(X[:, :5], y)
     assert few.dense_probability_ == 0.0
+    monkeypatch.setattr(screening, "MAX_SHORTLIST", 100)
+    assert SpinyRegressor().fit(X, y).dense_probability_ == 0.0
 
 
 def test_columns_may_change_sign(uncertain):

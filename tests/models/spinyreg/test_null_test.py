@@ -222,9 +222,13 @@ def test_weight_of_the_posterior():
     assert NullTest(False, -1.0, 0.0, 0.5).weight(0.4) == 1.0
     assert NullTest(False, -1.0, 2.0, 0.5).weight(0.4) == pytest.approx(math.exp(-2.0))
     corrected = (math.exp(3) / math.exp(1)) / (1 + math.exp(3) / math.exp(1))
-    assert NullTest(True, 3.0, 1.0, 0.01).weight(0.99) == pytest.approx(
+    assert NullTest(True, 3.0, 1.0, 0.01).weight(0.5) == pytest.approx(
         corrected / (math.exp(3) / (1 + math.exp(3)))
     )
+    bound = 1.0 / (-math.e * 0.01 * math.log(0.01))
+    assert NullTest(True, 3.0, 1.0, 0.01).weight(0.99) == pytest.approx(bound / (1 + bound) / 0.99)
+    assert NullTest(True, 50.0, 1.0, 0.01).weight(1.0) == pytest.approx(1.0)
+    assert NullTest(True, 800.0, 1.0, 0.01).weight(1.0) == pytest.approx(1.0)
     bound = 1.0 / (-math.e * 0.1 * math.log(0.1))
     assert NullTest(False, 50.0, 0.0, 0.1).weight(0.9) == pytest.approx(bound / (1 + bound) / 0.9)
 

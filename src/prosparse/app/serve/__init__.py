@@ -1,7 +1,7 @@
-"""Local page of the command: ``prosparse serve``.
+"""Local page of the command ``prosparse serve``.
 
-The server imports neither NumPy nor the estimators, so that the first page appears at once. Worker
-processes read the tables and run the commands.
+The server imports neither NumPy nor the estimators, so that the first page is shown without delay.
+Worker processes read tables and run commands.
 
     access        who may access the server: token, cookie, Host, Origin, response headers
     uploads       files from the browser to a private folder

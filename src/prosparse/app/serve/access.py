@@ -1,9 +1,10 @@
-"""Access to the server: token, cookie, Host, Origin, and response headers.
+"""Control of access to the server by token, cookie and headers.
 
 A page of another site can make the browser send requests to a loopback address, and a name server
-can map any name to it (DNS rebinding). A request is therefore accepted only if three headers are
-valid: Host is an address of this server, Origin is that of the page, and the cookie is that of the
-session. The cookie is given in exchange for the token in the address that the command prints.
+can map any name to this address (DNS rebinding). A request is therefore accepted only if three
+headers are valid: Host is an address of this server, Origin is that of the page, and the cookie is
+that of the session. The cookie is set in exchange for the token in the address printed by the
+command.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 SAFE_METHODS = ("GET", "HEAD")
 MIN_PASSWORD_LENGTH = 12
 MAX_FAILURES = 10  # maximum number of wrong passwords
-FAILURE_SECONDS = 60.0  # in this time
+FAILURE_SECONDS = 60.0  # period in which wrong passwords are counted, in seconds
 
 PAGE_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -40,7 +41,7 @@ _HEADERS = {
 
 
 class Gate:
-    """Secrets of a session, and the addresses under which it may be reached.
+    """Secrets of a session, and the valid addresses of the server.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ class Gate:
     port : int
         Port of the server.
     password : str or None, default=None
-        Password for addresses other than loopback; the token is then not accepted.
+        Password for addresses other than loopback; tokens are then not accepted.
     """
 
     def __init__(self, host: str, port: int, password: str | None = None):
@@ -69,7 +70,8 @@ class Gate:
     def accepts_host(self, value: str) -> bool:
         """Return whether a Host header names this server.
 
-        Other names than those of this machine can come from DNS rebinding; addresses cannot.
+        Names other than those of this machine may be due to DNS rebinding, which does not apply to
+        addresses.
         """
         name, _, port = value.rpartition(":")
         if not name or port != str(self.port):
@@ -96,7 +98,7 @@ class Gate:
         return self.password is None and _equal(value, self.token)
 
     def accepts_password(self, value: str) -> bool:
-        """Return whether a value is the password; False after too many wrong ones."""
+        """Return whether a value is the password; False after many failures."""
         now = time.monotonic()
         self.failures = [when for when in self.failures if now - when < FAILURE_SECONDS]
         if self.password is None or len(self.failures) >= MAX_FAILURES:
@@ -107,7 +109,7 @@ class Gate:
         return False
 
     def admit(self, response: Response) -> Response:
-        """Give the cookie of the session to a browser."""
+        """Set the cookie of the session in a response."""
         response.set_cookie(
             self.cookie, self.session, path="/", httponly=True, samesite="strict", secure=False
         )
@@ -115,7 +117,7 @@ class Gate:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address can be reached from this machine only."""
+    """Return whether an address can be reached only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -129,9 +131,9 @@ def _equal(given: str, expected: str) -> bool:
 
 
 class AccessControl:
-    """Middleware that checks the access and sets the response headers.
+    """Middleware that checks access and sets response headers.
 
-    ``public`` are paths that need no cookie, but a valid Host and Origin.
+    ``public`` contains the paths that require a valid Host and Origin but no cookie.
     """
 
     def __init__(self, app: ASGIApp, gate: Gate, public: Collection[str] = ()):
@@ -155,7 +157,7 @@ class AccessControl:
         await (refusal or self.app)(scope, receive, send_with_headers)
 
     def _refuse(self, scope: Scope) -> Response | None:
-        """Return the response to a request without access, or None."""
+        """Return an error response to a request without access, or None."""
         request = Request(scope)
         if not self.gate.accepts_host(request.headers.get("host", "")):
             return _error(403, "The host name of the request is not that of the page.")
@@ -190,7 +192,7 @@ def _is_same_origin(headers: Headers) -> bool:
 
 
 def _without_token(request: Request) -> str:
-    # The path starts with one slash: "//name" would be the address of another server.
+    # The path must start with a single slash, because "//name" is the address of another server.
     return "/" + request.url.path.lstrip("/")
 
 

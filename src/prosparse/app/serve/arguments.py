@@ -1,7 +1,6 @@
-"""Settings of the page as arguments of the command.
+"""Conversion of the settings of the page to arguments of the command.
 
-The page runs the commands of ``prosparse``. The command that it shows is therefore the one that it
-ran.
+The page runs the commands of ``prosparse`` and shows each command that it runs.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ class Settings(NamedTuple):
 
     roles: Mapping[str, str] = {}  # roles that differ from the guess, by column
     file_format: Mapping[str, Any] = {}  # fields of `FORMAT_FIELDS`
-    refused: tuple[str, ...] = ()  # codes of findings whose fix is not applied
+    refused: tuple[str, ...] = ()  # codes of findings whose fixes are not applied
     question: str = "together"
     answers: Mapping[str, Any] = {}  # options of the question
-    shown: tuple[str, ...] = ()  # columns that the page shows in addition
-    tables: tuple[int, ...] = ()  # numbers of further tables of the same rows
+    shown: tuple[str, ...] = ()  # columns shown on the page in addition
+    tables: tuple[int, ...] = ()  # numbers of other tables with the same rows
 
 
 def table_options(settings: Settings) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def table_options(settings: Settings) -> dict[str, Any]:
 
 
 def split_words(options: str) -> Words:
-    """Return options as words of the command line."""
+    """Split options into words of the command line."""
     words: Words = []
     for word in shlex.split(options):
         if word.startswith("--"):
@@ -82,12 +81,12 @@ def split_words(options: str) -> Words:
 
 
 def answer_words(answers: Mapping[str, Any]) -> Words:
-    """Return the options of a question as words of the command line."""
+    """Convert the options of a question to words of the command line."""
     return [(f"--{name}", None if value is True else str(value)) for name, value in answers.items()]
 
 
 def to_arguments(words: Words) -> list[str]:
-    """Return arguments of the command; a value may begin with a dash."""
+    """Convert words to arguments; values may begin with a dash."""
     arguments = []
     for flag, value in words:
         if value is None:
@@ -104,10 +103,10 @@ def analysis_words(
 ) -> Words:
     """Return the options of an analysis.
 
-    ``implied`` are those of the question, which nothing overrides. ``options`` are those of the
-    checked table, which the answers of the user override. Labels
-    replace groups, covariates and the response if the command does not accept them, so that they
-    are not taken for variables.
+    ``implied`` contains the options of the question, which cannot be overridden. ``options`` are
+    the command-line options found by the check of the table. Answers of the user override these
+    options. If the command does not accept groups, covariates or a response, these columns become
+    labels, so that they are not treated as variables.
     """
     accepted = {*accepted}
     words = [*implied, *answer_words(settings.answers)]

@@ -13,7 +13,7 @@ _STATISTICS = ("communality", "relevance")
 
 
 class Row(NamedTuple):
-    """Variable that at least one analysis selected."""
+    """Variable selected by at least one analysis."""
 
     name: str
     selected: tuple[bool, bool]
@@ -25,7 +25,7 @@ class Comparison(NamedTuple):
 
     rows: list[Row]
     n_both: int
-    n_first: int  # selected by the first only
+    n_first: int  # selected only by the first analysis
     n_second: int
     n_hidden: int
     statistic: tuple[str, str]  # names of the statistics
@@ -60,7 +60,7 @@ def compare_analyses(first: Analysis, second: Analysis) -> Comparison:
 
 
 def _read(path: Path) -> tuple[str, dict[str, tuple[str, bool]]]:
-    """Return the statistic, and its value and the selection by variable."""
+    """Read the statistic, and its value and the selection for each variable."""
     if not path.is_file():
         return "", {}
     with path.open(newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Form of a setup: the shown table and the submitted settings."""
+"""Form of a setup, with the displayed table and the submitted settings."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from .arguments import FORMAT_FIELDS, ROLE_OPTIONS, SINGLE_ROLES, Settings
 from .questions import QUESTIONS
 
-MAX_SHOWN = 12  # number of columns of the table on the page
-MAX_SPECIAL = 12  # number of columns with other roles than variable
-MAX_CELL = 40  # number of characters of a cell
-MAX_NAMES = 3000  # number of column names that the page offers for completion
-MAX_VALUE = 2000  # number of characters of a text field
+MAX_SHOWN = 12  # maximum number of columns of the table on the page
+MAX_SPECIAL = 12  # maximum number of columns with roles other than variable
+MAX_CELL = 40  # maximum number of characters of a cell
+MAX_NAMES = 3000  # maximum number of column names offered for completion
+MAX_VALUE = 2000  # maximum number of characters of a text field
 ORIENTATION = "variables-in-rows"  # code of the finding that transposes the table
 
 ROLE_TITLES = {
@@ -37,7 +37,7 @@ _SAMPLE_ROLES = {"variable": "Sample", "row names": "Names", "ignored": "Leave o
 
 
 class Heading(NamedTuple):
-    """Column or row of the shown table, with its role."""
+    """Column or row of the displayed table, with its role."""
 
     name: str
     role: str
@@ -46,7 +46,7 @@ class Heading(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """Table as shown on the page."""
+    """Table as displayed on the page."""
 
     columns: list[Heading]
     rows: list[tuple[Heading | str, list[str]]]  # heading or name of the row, and cells
@@ -57,7 +57,7 @@ class Shown(NamedTuple):
 
 
 def show_table(check: Mapping[str, Any], settings: Settings) -> Shown:
-    """Return the first rows and columns of a checked table with their roles."""
+    """Build the display of the first rows and columns of a checked table."""
     if check["transposed"]:
         return _show_transposed(check, settings)
     header, roles = check["header"], check["roles"]
@@ -79,7 +79,7 @@ def show_table(check: Mapping[str, Any], settings: Settings) -> Shown:
 
 
 def _show_transposed(check: Mapping[str, Any], settings: Settings) -> Shown:
-    """Show variables in columns, although they are in the rows of the file."""
+    """Build the display of a transposed table, with variables in columns."""
     header, roles = check["header"], check["roles"]
     key = next((name for name in header if roles.get(name) == "row names"), header[0])
     variables = [_cell(row, header.index(key)) for row in check["rows"]]
@@ -128,9 +128,9 @@ def _cell(row: list[str], k: int) -> str:
 def read_settings(
     fields: Iterable[tuple[str, str]], before: Settings, check: Mapping[str, Any]
 ) -> Settings:
-    """Return the settings in a submitted form.
+    """Read the settings in a submitted form.
 
-    Unknown fields and values are ignored; they do not come from the page.
+    Unknown fields and values, which cannot come from the page, are ignored.
     """
     given = {name: value[:MAX_VALUE] for name, value in fields}
     roles = _read_roles(given, before, check)
@@ -170,7 +170,7 @@ def read_settings(
 
 
 def _read_tables(given: Mapping[str, str], before: Settings) -> tuple[int, ...]:
-    """Return the numbers of the further tables that are ticked, if the form offered any."""
+    """Return the numbers of the selected other tables."""
     fields = {name.removeprefix("table:") for name in given if name.startswith("table:")}
     if "offered" not in fields:
         return before.tables
@@ -180,9 +180,9 @@ def _read_tables(given: Mapping[str, str], before: Settings) -> tuple[int, ...]:
 def _read_roles(
     given: Mapping[str, str], before: Settings, check: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Return roles that differ from the guess.
+    """Return the roles that differ from the guesses.
 
-    A role of a single column moves to its newest column.
+    A role of at most one column is assigned to the column selected last.
     """
     guesses = check.get("roles", {})
     roles = dict(before.roles)

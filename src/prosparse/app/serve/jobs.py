@@ -1,8 +1,8 @@
 """Jobs in worker processes, with progress, cancellation and a memory limit.
 
-Each job has its own process. A crash, a cancellation or a lack of memory therefore affects no other
-job, and all memory is released at the end. One process is started in advance, because the imports
-take longer than most analyses.
+Each job runs in a separate process. A crash, a cancellation or a lack of memory therefore does not
+affect other jobs, and all memory is released at the end. One process is started in advance, because
+imports take longer than most analyses.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from . import worker
 
-MAX_RUNNING = 2  # maximum number of jobs at the same time; others wait
-END_SECONDS = 2.0  # time that a process gets to end before it is killed
+MAX_RUNNING = 2  # maximum number of simultaneous jobs; others wait
+END_SECONDS = 2.0  # time in seconds for a process to end before it is killed
 
 
 class Status(StrEnum):
@@ -34,7 +34,7 @@ class Status(StrEnum):
 
 
 class Progress(NamedTuple):
-    """Progress of a running job: a stage, and the number of steps of this stage."""
+    """Progress of a running job within a stage."""
 
     stage: str
     done: int = 0
@@ -42,7 +42,7 @@ class Progress(NamedTuple):
     since: float = 0.0  # start of the stage
 
     def remaining(self) -> float | None:
-        """Estimate the seconds until the end of the stage, if its length is known."""
+        """Estimate the time in seconds until the end of the stage, or None."""
         if self.total is None or not 0 < self.done <= self.total:
             return None
         return (time.monotonic() - self.since) / self.done * (self.total - self.done)
@@ -56,7 +56,7 @@ class Job:
     status : Status
     progress : Progress
     result : dict
-        Result of the task, if it is done.
+        Result of the task, if finished.
     message : str
         Reason of a failure, for the user.
     """
@@ -75,7 +75,7 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """Duration so far, or until the end."""
+        """Run time in seconds, until now or until the end."""
         return (self.ended or time.monotonic()) - self.created
 
     @property
@@ -84,7 +84,7 @@ class Job:
         return self.status in (Status.WAITING, Status.RUNNING)
 
     def cancel(self) -> None:
-        """End the job; nothing happens if it has ended."""
+        """Cancel the job unless it has ended."""
         if self._end(Status.CANCELLED, "The analysis was cancelled.") and self.process is not None:
             self.process.end()
 
@@ -119,7 +119,7 @@ class Job:
 
 
 class _WorkerProcess:
-    """Process that imports the library, and then waits for one request."""
+    """Process that imports the library and then waits for one request."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -130,7 +130,7 @@ class _WorkerProcess:
         self.lock = threading.Lock()  # only one thread may wait for the process
 
     def run(self, request: dict[str, Any], receive: Callable[[dict[str, Any]], None]) -> str:
-        """Send a request and receive events; return the reason if the process failed."""
+        """Send a request and receive events; return the reason for any failure."""
         try:
             self.connection.send_bytes(json.dumps(request).encode())
             while True:
@@ -155,7 +155,7 @@ class _WorkerProcess:
                 return
             for send in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
                 try:
-                    os.killpg(pid, send)  # the worker leads its own group
+                    os.killpg(pid, send)  # the worker is the leader of a process group
                 except (AttributeError, ProcessLookupError, PermissionError):
                     self.process.terminate()
                 self.process.join(END_SECONDS)
@@ -188,7 +188,7 @@ class Workers:
                 self.processes.add(self.spare)
 
     def submit(self, request: dict[str, Any]) -> Job:
-        """Run a task in a process as soon as one is free."""
+        """Run a task in a process as soon as a slot is free."""
         job = Job(request | {"memory": self.memory})
         threading.Thread(target=self._run, args=(job,), daemon=True).start()
         return job

@@ -1,4 +1,4 @@
-"""Routes of the page, and the templates they render."""
+"""Routes of the page, and the handlers that render the templates."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from .questions import QUESTIONS, SHARE
 from .uploads import DEFAULT_MAX_BYTES, Form, UploadError, format_size, read_fields, read_form
 from .workspace import Analysis, Setup, TableFile, Workspace, same_check
 
-CHECK_SECONDS = 1.5  # time that a page waits for a check before it shows the progress
-RUN_CHECK_SECONDS = 60.0  # time that a run waits for the check of changed roles
-PLOT_SECONDS = 300.0  # maximum time for drawing the plots of an analysis
-MAX_IMPUTED = 10  # number of imputed values on the page
+CHECK_SECONDS = 1.5  # time in seconds before a page shows the progress of a check
+RUN_CHECK_SECONDS = 60.0  # maximum time in seconds that a run waits for the check of changed roles
+PLOT_SECONDS = 300.0  # maximum time in seconds for drawing the plots of an analysis
+MAX_IMPUTED = 10  # maximum number of imputed values on the page
 # Files of the results. The server does not import the modules that write them.
 REPORT, IMPUTED_CELLS, PLOT_PREFIX = "report.html", "imputed_cells.csv", "plot-"
-# The report has its own policy, which allows its script by hash. It gets no access to the page.
+# The report has a separate policy, which allows its script by hash, and no access to the page.
 REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads allow-popups; default-src 'none'; "
     "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; "
@@ -140,7 +140,7 @@ class Pages:
     # --- session
 
     def home(self, request: Request) -> Response:
-        """Show the form for a file, and the history."""
+        """Show the upload form and the tables and analyses of this session."""
         return self.render(
             "home",
             tables=list(reversed(self.workspace.tables.values())),
@@ -149,13 +149,13 @@ class Pages:
         )
 
     def show_login(self, request: Request) -> Response:
-        """Show the form for the password."""
+        """Show the password form."""
         if self.gate.password is None:
             raise HTTPException(404)
         return self.render("login", failed=False)
 
     async def log_in(self, request: Request) -> Response:
-        """Give the cookie in exchange for the password."""
+        """Set the cookie in exchange for the password."""
         given = dict(await read_fields(request)).get("password", "")
         if not self.gate.accepts_password(given[: 100 * MIN_PASSWORD_LENGTH]):
             return self.render("login", 403, failed=True)
@@ -177,7 +177,7 @@ class Pages:
     # --- tables
 
     async def upload(self, request: Request) -> Response:
-        """Store uploaded files; show the first, with the question on several tables."""
+        """Store uploaded files and show the setup of the first."""
         form = await self._read_form(request)
         first, *others = [self.workspace.add_table(upload.path) for upload in form.files]
         settings = Settings()
@@ -193,7 +193,7 @@ class Pages:
         return form
 
     def open_table(self, request: Request) -> Response:
-        """Show the setup of a table, a new one if there is none."""
+        """Show the latest setup of a table, or a new setup."""
         table = _find(self.workspace.tables, request)
         setups = [s for s in self.workspace.setups.values() if s.table.number == table.number]
         setup = setups[-1] if setups else self.workspace.add_setup(table, Settings())
@@ -207,7 +207,7 @@ class Pages:
     # --- setups
 
     def show_setup(self, request: Request) -> Response:
-        """Show the table as it was read, and the question."""
+        """Show the table and the question of a setup."""
         setup = _find(self.workspace.setups, request)
         setup.check.finished.wait(CHECK_SECONDS)
         if setup.check.status is Status.DONE:
@@ -252,7 +252,7 @@ class Pages:
         if changed.check.status is not Status.DONE:
             return RedirectResponse(f"/setups/{changed.number}", 303)
         if changed.question.needs_response and "response" not in changed.settings.roles.values():
-            message = "Select the column that is to be predicted."
+            message = "Enter the column to predict below, or give a column the role “Response”."
             return self._render_setup(changed, message, 422)
         if changed.question.needs_tables and len(self.workspace.tables_of(changed)) < 2:
             message = "Add another table of the same samples first."
@@ -268,7 +268,7 @@ class Pages:
         return self.workspace.add_setup(setup.table, settings)
 
     async def add_tables(self, request: Request) -> Response:
-        """Store further tables of the same rows, and select the question on several tables."""
+        """Store other tables with the same rows; select the question on them."""
         setup = _find(self.workspace.setups, request)
         form = await self._read_form(request)
         numbers = tuple(self.workspace.add_table(upload.path).number for upload in form.files)
@@ -351,7 +351,7 @@ class Pages:
         return _attachment(archive, f"{_stem(analysis)}-results.zip")
 
     def add_plots(self, request: Request) -> Response:
-        """Write the plots of an analysis as files."""
+        """Write the plots of an analysis to files."""
         analysis = _find(self.workspace.analyses, request)
         if not analysis.files:
             raise HTTPException(404)
@@ -394,7 +394,7 @@ class Pages:
 
 
 def _to_sentence(text: str) -> str:
-    """Return a text with a capital and a full stop; other letters, such as units, are kept."""
+    """Capitalise a text and add a full stop; other letters are unchanged."""
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 

@@ -1,4 +1,4 @@
-"""Questions in plain words, the commands that answer them, and their options."""
+"""Questions on the page, and the commands and options that answer them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 class Choice(NamedTuple):
     """Option of a question.
 
-    ``kind`` is ``number``, ``flag``, ``text`` or ``select``; ``choices`` are the values and their
-    names.
+    ``kind`` is ``number``, ``flag``, ``text`` or ``select``; ``choices`` contains values and their
+    titles.
     """
 
-    name: str  # on the command line, without dashes
+    name: str  # name on the command line, without dashes
     title: str
     help: str
     kind: str = "number"
@@ -22,16 +22,16 @@ class Choice(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Question that a command answers."""
+    """Question answered by a command."""
 
     name: str
     title: str
-    explanation: str  # what the answer is
-    assumption: str  # what the method assumes
+    explanation: str  # description of the answer
+    assumption: str  # assumptions of the method
     command: str
     method: str  # of the command
     choices: tuple[Choice, ...] = ()
-    options: tuple[tuple[str, str | None], ...] = ()  # that the question implies
+    options: tuple[tuple[str, str | None], ...] = ()  # options implied by the question
     needs_response: bool = False
     needs_tables: bool = False
 
@@ -144,7 +144,8 @@ SHARE = Question(
     "Estimates components of two or more tables of the same samples, such as genes and proteins of "
     "the same patients, and states which components the tables share.",
     "Assumes that rows with the same name are the same sample, and that relations are roughly "
-    "linear. Rows absent from a table count as missing values.",
+    "linear. Rows absent from a table count as missing values. Batches that affect several tables "
+    "are shared, too.",
     "select",
     "sca",
     (_COMPONENTS, _LOG1P, _PERMUTATIONS, _STABILITY),

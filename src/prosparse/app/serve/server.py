@@ -1,4 +1,4 @@
-"""Server of the page: socket, browser, and removal of all files at the end."""
+"""Server of the page, which removes all files at the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_server(
         gate = Gate(host, listener.getsockname()[1], password)
         workspace = Workspace(Workers(memory))
         try:
-            # The first page appears before a worker imports the library.
+            # The first page is shown before a worker imports the library.
             preparation = threading.Timer(PREPARE_SECONDS, workspace.workers.prepare)
             preparation.daemon = True
             preparation.start()
@@ -54,7 +54,7 @@ def run_server(
 
 
 def _start_address(gate: Gate, file: Path | None) -> str:
-    """Return the address of the first page: that of the table, if there is one."""
+    """Return the address of the first page."""
     return gate.address if file is None else gate.address.replace("/?", "/tables/1?", 1)
 
 
@@ -79,5 +79,5 @@ class _Server(uvicorn.Server):
         )
 
     def _stop_soon(self) -> None:
-        """End the server after the response to this request."""
+        """End the server after the response to the current request."""
         self.should_exit = True

@@ -1,7 +1,7 @@
-"""Files from the browser, written to a folder as they arrive.
+"""Reception of uploaded files, which are written as they arrive.
 
-Names of files come from the browser. `clean_name` keeps letters, digits and a few marks, and each
-file has its own folder with a generated name.
+File names are sent by the browser and are not trusted. `clean_name` retains letters, digits and a
+few marks, and each file is in a separate folder with a generated name.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
 DEFAULT_MAX_BYTES = 4 * 2**30  # maximum size of an upload
-MAX_IDLE_SECONDS = 60.0  # maximum time without data
-MAX_FIELD_BYTES = 2**20  # maximum size of all fields of a form that are not files
+MAX_IDLE_SECONDS = 60.0  # maximum time without data, in seconds
+MAX_FIELD_BYTES = 2**20  # maximum total size of the fields of a form that are not files
 MAX_FIELDS = 10_000
 MAX_PARTS = 64
-MIN_FREE_BYTES = 2**28  # space that an upload leaves on the disk
+MIN_FREE_BYTES = 2**28  # minimum free space on the disk after an upload
 MAX_NAME_LENGTH = 100
 _MARKS = " ._-()+,=@#"
 
 
 class UploadError(Exception):
-    """An upload that is not accepted: HTTP status and message."""
+    """Error for an upload that is not accepted."""
 
     def __init__(self, status: int, message: str):
         super().__init__(message)
@@ -54,13 +54,13 @@ class Form(NamedTuple):
 
 
 def clean_name(name: str) -> str:
-    """Return a name that is a single component of a path on every system."""
+    """Convert a name to a valid file name on every system."""
     name = unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2]
     kept = "".join(c if c.isalnum() or c in _MARKS else "_" for c in name).rstrip(" .")
     stem, dot, extension = kept.rpartition(".")
     stem = (stem if dot else kept).lstrip("-. ") or "table"
     extension = "".join(c for c in extension if c.isalnum())[:10] if dot else ""
-    if extension == "gz" and "." in stem:  # extensions such as .csv.gz are kept
+    if extension == "gz" and "." in stem:  # extensions such as .csv.gz are retained
         stem, _, inner = stem.rpartition(".")
         extension = f"{inner[:10]}.gz"
     while len((stem or "table").encode()) > MAX_NAME_LENGTH:
@@ -73,7 +73,7 @@ async def read_form(
 ) -> Form:
     """Read a form whose files are written to ``new_path(name)`` as they arrive.
 
-    Each path is in a separate folder, which is removed if the form cannot be read.
+    Each file is in a separate folder, which is removed if the form cannot be read.
     """
     content_type, parameters = parse_options_header(request.headers.get("content-type", ""))
     boundary = parameters.get(b"boundary")
@@ -87,7 +87,7 @@ async def read_form(
         parser = MultipartParser(boundary, writer.callbacks())
         async for chunk in _chunks(request):
             writer.check_disk()
-            # Files are written in another thread, because a slow disk must not stop the server.
+            # Files are written in another thread, because a slow disk must not block the server.
             await asyncio.to_thread(parser.write, chunk)
         parser.finalize()
         if not writer.complete:
@@ -232,7 +232,7 @@ class _FormWriter:
 
 
 def format_size(n_bytes: float) -> str:
-    """Return a size in the largest unit of which there is at least one."""
+    """Format a size in the largest unit in which it is at least 1."""
     for unit in ("bytes", "KB", "MB"):
         if n_bytes < 1024:
             return f"{n_bytes:.3g} {unit}" if unit != "bytes" else f"{n_bytes:.0f} bytes"

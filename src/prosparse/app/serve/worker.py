@@ -1,4 +1,4 @@
-"""Worker process, which checks a table or runs a command.
+"""Worker process that checks a table or runs a command.
 
 Requests and events are JSON, so that a malicious table cannot make the server load Python objects.
 A request has the keys ``task``, ``memory`` and the arguments of the task.
@@ -18,9 +18,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-MAX_SECONDS = 30 * 24 * 3600.0  # CPU time of a task
+MAX_SECONDS = 30 * 24 * 3600.0  # maximum CPU time of a task, in seconds
 EVENT_INTERVAL = 0.2  # minimum time between reports of progress, in seconds
-MAX_LISTED = 50  # maximum number of columns or rows of a finding
+MAX_LISTED = 50  # maximum number of columns or rows listed in a finding
 UNKNOWN_ERROR = (
     "An unexpected error stopped the analysis ({}). Details are in the terminal that runs "
     "`prosparse serve`. Please report them."
@@ -28,10 +28,10 @@ UNKNOWN_ERROR = (
 
 
 def main(connection: Connection) -> None:
-    """Import the library, wait for a request, and answer it."""
+    """Import the library, wait for a request, and answer the request."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends its workers
     if hasattr(os, "setsid"):
-        os.setsid()  # the processes that this one starts end with it
+        os.setsid()  # child processes end together with this process
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         _import_library()
@@ -90,7 +90,7 @@ def _failure(message: str) -> dict[str, Any]:
 
 
 def check(request: dict[str, Any]) -> dict[str, Any]:
-    """Check a table, without the fixes that were `refused`, by code."""
+    """Check a table; do not apply fixes whose codes are in `refused`."""
     from ...checks.files import correct_file
     from ...checks.fixes import join_fixes
     from ...errors import InputError, ParameterError
@@ -136,7 +136,7 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _accepted_options() -> dict[str, list[str]]:
-    """Return the options that the command of each question accepts with its method."""
+    """Return the options accepted by the command of each question."""
     from ...registry import METHODS
     from ..cli import load_commands
     from .questions import QUESTIONS
@@ -156,7 +156,7 @@ def _accepted_options() -> dict[str, list[str]]:
 
 
 def run_command(request: dict[str, Any]) -> dict[str, Any]:
-    """Run a command with `arguments` and `hidden` ones."""
+    """Run a command with `arguments` and additional `hidden` arguments."""
     from ..cli import app
 
     sys.argv = ["prosparse", *request["arguments"]]  # shown in the report

@@ -1,4 +1,4 @@
-"""Tables, setups and analyses of a session, and their folder."""
+"""Tables, setups and analyses of a session."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class TableFile(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """Settings of a table, and its check with these settings.
+    """Settings of a table, and the check with these settings.
 
-    A change creates a new setup, so that the back button and several tabs work.
+    Each change creates a new setup, so that the back button and several browser tabs can be used.
     """
 
     number: int
@@ -48,9 +48,9 @@ class Setup(NamedTuple):
         return QUESTIONS[self.settings.question]
 
     def arguments(self, names: Sequence[str]) -> list[str]:
-        """Return the arguments of the command of the selected question.
+        """Build the arguments of the command of the selected question.
 
-        ``names`` are the files of the tables.
+        ``names`` contains the file names of the tables.
         """
         question, check = self.question, self.check.result
         accepted = check["accepted"][question.name]
@@ -60,7 +60,7 @@ class Setup(NamedTuple):
 
 
 class Analysis(NamedTuple):
-    """Run of a command."""
+    """Run of a command and its results."""
 
     number: int
     title: str
@@ -95,7 +95,7 @@ class Workspace:
 
     def __init__(self, workers: Workers):
         self.workers = workers
-        self.folder = Path(tempfile.mkdtemp(prefix="prosparse-serve-"))  # for this user only
+        self.folder = Path(tempfile.mkdtemp(prefix="prosparse-serve-"))  # private to the user
         self.tables: dict[int, TableFile] = {}
         self.setups: dict[int, Setup] = {}
         self.analyses: dict[int, Analysis] = {}
@@ -107,14 +107,14 @@ class Workspace:
         return Path(tempfile.mkdtemp(dir=self.folder, prefix="file-")) / name
 
     def add_table(self, path: Path) -> TableFile:
-        """Add a file."""
+        """Add the file of a table to the session."""
         table = TableFile(next(self._numbers), path)
         with self._lock:
             self.tables[table.number] = table
         return table
 
     def add_setup(self, table: TableFile, settings: Settings) -> Setup:
-        """Check a table with the settings."""
+        """Add a setup and start the check of its table."""
         job = self.workers.submit(
             {
                 "task": "check",
@@ -130,31 +130,31 @@ class Workspace:
         return setup
 
     def with_question(self, setup: Setup, settings: Settings) -> Setup:
-        """Return a setup with other settings of the question, and the same check."""
+        """Add a setup with a changed question and the same check."""
         changed = setup._replace(number=next(self._numbers), settings=settings)
         with self._lock:
             self.setups[changed.number] = changed
         return changed
 
     def tables_of(self, setup: Setup) -> list[TableFile]:
-        """Return the tables of an analysis, the first one of the setup."""
+        """Return the tables of an analysis; that of the setup comes first."""
         further = setup.settings.tables if setup.question.needs_tables else ()
         others = [self.tables[n] for n in further if n in self.tables and n != setup.table.number]
         return [setup.table, *others]
 
     def arguments(self, setup: Setup) -> list[str]:
-        """Return the arguments of the command of a setup, in the folder of its tables."""
+        """Build the arguments of the command of a setup."""
         return setup.arguments(_distinct_names(self.tables_of(setup)))
 
     def add_analysis(self, setup: Setup) -> Analysis:
-        """Run the command of a setup."""
+        """Run the command of a setup as a new analysis."""
         tables = self.tables_of(setup)
         folder = setup.table.path.parent if len(tables) == 1 else self._gather(tables)
         arguments = self.arguments(setup)
         return self.add_command(setup, setup.question.title, setup.table, arguments, folder)
 
     def _gather(self, tables: Sequence[TableFile]) -> Path:
-        """Return a folder with links to files, or copies."""
+        """Create a folder with links to the files of tables, or copies."""
         folder = Path(tempfile.mkdtemp(dir=self.folder, prefix="tables-"))
         for table, name in zip(tables, _distinct_names(tables), strict=True):
             try:
@@ -182,9 +182,9 @@ class Workspace:
         arguments: list[str],
         inputs: Path | None = None,
     ) -> Analysis:
-        """Run a command whose results are written to a new folder.
+        """Run a command that writes its results to a new folder.
 
-        ``inputs`` is the folder of its files, by default that of the table.
+        ``inputs`` is the folder of the input files, by default that of the table.
         """
         folder = Path(tempfile.mkdtemp(dir=self.folder, prefix="results-")) / "results"
         job = self.workers.submit(
@@ -204,7 +204,7 @@ class Workspace:
         return analysis
 
     def remove_table(self, table: TableFile) -> None:
-        """Remove a table and what depends on it; a file of the user is left."""
+        """Remove a table and its setups and analyses; retain files of the user."""
         with self._lock:
             self.tables.pop(table.number, None)
             analyses = [a for a in self.analyses.values() if a.table.number == table.number]
@@ -227,7 +227,7 @@ class Workspace:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def size(self) -> int:
-        """Return the bytes of all files of the session."""
+        """Compute the total size of all files of the session in bytes."""
         return sum(
             entry.stat().st_size
             for folder, _, names in os.walk(self.folder)
@@ -237,7 +237,7 @@ class Workspace:
 
 
 def _distinct_names(tables: Sequence[TableFile]) -> list[str]:
-    """Return the names of files; later files of equal names begin with a number."""
+    """Make the file names of tables distinct by numeric prefixes."""
     names: list[str] = []
     for table in tables:
         is_new = table.name not in names
@@ -246,7 +246,7 @@ def _distinct_names(tables: Sequence[TableFile]) -> list[str]:
 
 
 def same_check(first: Settings, second: Settings) -> bool:
-    """Return whether a check with the first settings is valid for the second."""
+    """Return whether the same check is valid for both settings."""
 
     def key(settings: Settings) -> tuple[Mapping[str, str], Mapping[str, Any], tuple[str, ...]]:
         return settings.roles, settings.file_format, settings.refused

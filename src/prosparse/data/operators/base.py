@@ -216,12 +216,18 @@ class LazyRows(ABC):
         """Compute the product of the transpose with Y."""
 
     @abstractmethod
-    def stored(self) -> Any:
-        """Compute the entries at the stored positions, as a CSR array."""
+    def scaled(self) -> Any:
+        """Compute the stored entries plus L R (see `background`), as a CSR array."""
 
     @abstractmethod
     def background(self) -> tuple[Array, Array]:
         """Return L (n, k) and R (k, p); entries that are not stored are -L R."""
+
+    def stored(self) -> Any:
+        """Compute the entries at the stored positions, as a CSR array."""
+        S = self.scaled()
+        S.data = S.data - low_rank_entries(*self.background(), S)
+        return S
 
     @property
     def T(self) -> LazyColumns:
@@ -276,13 +282,14 @@ class StoredPowerSums:
         self.power = power
 
     def __call__(self, block: LazyRows, rows: Array) -> tuple[Array]:
-        powers, (left, right) = block.stored(), block.background()
+        powers, (left, right) = block.scaled(), block.background()
         n, p = powers.shape
         rows = rows.astype(powers.dtype, copy=False)
-        powers.data = integer_power(powers.data, self.power)
+        low_rank = low_rank_entries(left, right, powers)
+        powers.data = integer_power(powers.data - low_rank, self.power)
         total = (powers.T @ rows).astype(np.float64)
         if left.shape[1]:
-            powers.data = integer_power(low_rank_entries(left, right, powers), self.power)
+            powers.data = integer_power(low_rank, self.power)
             absent = _sum_low_rank_powers(left, right, self.power, rows) - powers.T @ rows
             count = np.bincount(powers.indices, minlength=p)
             total += (-1.0) ** self.power * np.where(count[:, None] < n, absent, 0.0)

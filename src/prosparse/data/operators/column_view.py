@@ -35,8 +35,8 @@ class ViewedRows(LazyRows):
     def rmatmul(self, Y: Array) -> Array:
         return (self.block.T @ Y)[self.columns]
 
-    def stored(self) -> Any:
-        return self.block.stored()[:, self.columns]
+    def scaled(self) -> Any:
+        return self.block.scaled()[:, self.columns]
 
     def background(self) -> tuple[Array, Array]:
         left, right = self.block.background()

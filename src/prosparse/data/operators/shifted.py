@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, from_numpy
-from .base import Block, LazyRows, Operator, low_rank_entries, sampled_rows
+from .base import Block, LazyRows, Operator, sampled_rows
 from .transformed import TransformedOperator
 
 
@@ -28,10 +28,8 @@ class ShiftedRows(LazyRows):
     def rmatmul(self, Y: Array) -> Array:
         return self.block.T @ Y - self.right.T @ (self.left.T @ Y)
 
-    def stored(self) -> Any:
-        S = self.block.stored()
-        S.data -= low_rank_entries(self.left, self.right, S)
-        return S
+    def scaled(self) -> Any:
+        return self.block.scaled()
 
     def background(self) -> tuple[Array, Array]:
         left, right = self.block.background()

@@ -73,10 +73,9 @@ class CentredRows(LazyRows):
         product = self._transposed @ Y - self.shift[:, None] * np.sum(Y, axis=0)
         return self.factor[:, None] * product
 
-    def stored(self) -> Any:
+    def scaled(self) -> Any:
         columns = self.S.indices
-        deviations = self.S.data - self.shift[columns] if self.shift.any() else self.S.data
-        entries = deviations * self.factor[columns]
+        entries = self.S.data * self.factor[columns]
         return _assemble(sparse.csr_array, entries, columns, self.S.indptr, self.S.shape)
 
     def background(self) -> tuple[Array, Array]:

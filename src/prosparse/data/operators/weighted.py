@@ -24,8 +24,8 @@ class WeightedRows(LazyRows):
     def rmatmul(self, Y: Array) -> Array:
         return self.block.T @ (self.root * Y)
 
-    def stored(self) -> Any:
-        S = self.block.stored()
+    def scaled(self) -> Any:
+        S = self.block.scaled()
         S.data *= np.repeat(self.root[:, 0], np.diff(S.indptr))
         return S
 

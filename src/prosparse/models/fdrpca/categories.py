@@ -245,7 +245,7 @@ class MixedProjection(AdjustedProjection):
         X : array-like of shape (n_samples, n_components_)
             Scores.
         covariates : DataFrame or array-like of shape (n_samples, n_covariates) or None
-            Covariates of the rows, whose effects are added.
+            Covariates of the rows. Their effects are added to the reconstruction.
 
         Returns
         -------

@@ -110,8 +110,8 @@ class FDRPCA(MixedProjection):
         Procedure that controls the false discovery rate. "bh" applies the Benjamini-Hochberg
         procedure to the p-values; its error rate is established by simulation. "knockoff" compares
         each variable with randomised copies, its *shadows*; control is proven for finite samples,
-        apart from the estimation of centres if ``null="robust"`` (see Notes). It selects at least 1
-        / (``fdr`` * ``n_shadows``) variables, or none.
+        apart from the estimation of centres if ``null="robust"`` (see Notes). The knockoff filter
+        selects no variables or at least 1 / (``fdr`` * ``n_shadows``).
     n_shadows : int, default=1
         Number of shadows of each variable, for ``control="knockoff"``. More shadows allow smaller
         selections.
@@ -153,9 +153,11 @@ class FDRPCA(MixedProjection):
         variable is selected.
     knockoff_statistics_ : ndarray of shape (n_draws, n_features_in_)
         Statistics of the knockoff filter: positive if a variable has a larger statistic than all of
-        its shadows, and negative if a shadow has the largest. Only if ``control="knockoff"``.
+        its shadows, and negative if a shadow has the largest. Exists only if
+        ``control="knockoff"``.
     evalues_ : ndarray of shape (n_features_in_,)
-        E-values of the null hypothesis, averaged over the draws. Only if ``control="knockoff"``.
+        E-values of the null hypothesis, averaged over the draws. Exists only if
+        ``control="knockoff"``.
     communality_ : ndarray of shape (n_features_in_,)
         Proportion of the variance of each variable explained by the components of the other
         selected variables. Its null expectation is ``null_communality_``.
@@ -222,10 +224,10 @@ class FDRPCA(MixedProjection):
     category_effects_ : dict of str to ndarray of shape (n_covariates, n_coded)
         Effects of the coded covariates on the coded columns.
     count_weights_ : ndarray of shape (n_features_in_,)
-        Weights of the columns in the size factor of a row; small for overdispersed columns. Only
-        if ``counts=True``.
+        Weights of the columns in the size factor of a row; small for overdispersed columns. Exists
+        only if ``counts=True``.
     count_proportions_ : ndarray of shape (n_features_in_,)
-        Proportion of each column in the total count. Only if ``counts=True``.
+        Proportion of each column in the total count. Exists only if ``counts=True``.
     count_noise_ : ndarray of shape (n_features_in_,)
         Mean squared Pearson residual of each column, with null expectation 1. Only if
         ``counts=True``.
@@ -257,22 +259,22 @@ class FDRPCA(MixedProjection):
     discovered. All variables are then tested on all rows.
 
     **Pairs.** A variable that shares variance with only one or two others forms no leading
-    component. It is detected by its largest correlation with another variable. Pairs are not tested
-    if n_samples * n_features^2 exceeds 8.6e9, for example with 200 rows and more than 6,500
-    columns.
+    component. Such a variable is detected by its largest correlation with another variable. Pairs
+    are not tested if n_samples * n_features^2 exceeds 8.6e9, for example with 200 rows and more
+    than 6,500 columns.
 
     **Knockoffs.** With ``control="knockoff"``, a shadow of a variable has the same entries in
     random order, within groups (``null="exchangeable"``), or the same deviations from the centre
-    with random signs (``null="robust"``, with or without covariates). Its missing values are those
-    of the variable. All coded columns of a categorical variable have the same permutation, or the
-    same signs if there are covariates. Variables and shadows are tested together, and the knockoff
-    filter selects the variables that exceed their shadows. If null variables are exchangeable with
-    their shadows, given all others, the false discovery rate is at most ``fdr`` for any number of
-    rows and any distribution. Permuted rows satisfy this exactly if rows are exchangeable. Random
-    signs satisfy it if deviations are symmetric, up to an error of the order of 1 / n_samples for
-    each centre that is estimated. With several draws, the e-BH procedure is applied to the mean
-    e-values. ``min_communality`` and ``max_features`` remove variables after the selection; control
-    is not proven for the remaining variables.
+    with random signs (``null="robust"``, with or without covariates). A shadow and its variable
+    have the same missing values. All coded columns of a categorical variable have the same
+    permutation, or the same signs if there are covariates. Variables and shadows are tested
+    together, and the knockoff filter selects the variables that exceed their shadows. If null
+    variables are exchangeable with their shadows, given all others, the false discovery rate is at
+    most ``fdr`` for any number of rows and any distribution. Permuted rows satisfy this exactly if
+    rows are exchangeable. Random signs satisfy it if deviations are symmetric, up to an error of
+    the order of 1 / n_samples for each centre that is estimated. With several draws, the e-BH
+    procedure is applied to the mean e-values. ``min_communality`` and ``max_features`` remove
+    variables after the selection; control is not proven for the remaining variables.
 
     **Categories.** Columns of a DataFrame with category or string dtype are categorical variables.
     Booleans are treated as numbers 0 and 1. A categorical variable with L levels is coded by a
@@ -492,7 +494,7 @@ class FDRPCA(MixedProjection):
             if getattr(self, parameter):
                 raise InputError(
                     f"Input X contains missing values (NaN), which `{parameter}=True` does not "
-                    "support. Drop the incomplete rows or columns, or set it to False."
+                    f"support. Drop the incomplete rows or columns, or set `{parameter}=False`."
                 )
         return standardise_observed(table, True)
 
@@ -736,7 +738,7 @@ class FDRPCA(MixedProjection):
                 "If they are repeated measures or a time series, the test selects too many "
                 "variables: keep only rows that are far enough apart to be independent."
                 if has_groups
-                else "If they are repeated measures, pass `groups`; for a time series the test is "
+                else "If they are repeated measures, pass `groups`; for a time series, the test is "
                 "invalid and selects too many variables."
             )
             warn(

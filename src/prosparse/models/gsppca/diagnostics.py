@@ -55,7 +55,7 @@ def diagnose_refined(refined: Refined, given: bool) -> list[Diagnostic]:
     if refined.n_selected < 2:
         text = (
             "no variable is explained by the components of the others. Do not interpret "
-            "`support_`, which contains those that are explained best. Collect more samples."
+            "`support_`, which contains the best-explained variables. Collect more samples."
         )
         return [Diagnostic(NoStructureWarning, text)]
     if refined.n_selected <= refined.d and not given:

@@ -115,9 +115,10 @@ class GSPPCA(GaussianProjection):
     Notes
     -----
     The refined evidence is a pseudo-likelihood: the product of the densities of each variable given
-    the components of the others. It allows rows or columns of unequal noise. If the inactive
-    columns have equal variances, the evidence also depends on the variance of each column. The
-    density of the fitted model (``score_samples``) has one noise variance for the inactive columns.
+    the components of the others. This pseudo-likelihood allows rows or columns of unequal noise. If
+    the inactive columns have equal variances, the evidence also depends on the variance of each
+    column. The density of the fitted model (``score_samples``) has one noise variance for the
+    inactive columns.
 
     With ``refine=False``, the evidence treats the observations as independent given the model, each
     with its loadings integrated out. It is not the joint density of ``X``. The model has one noise
@@ -184,7 +185,7 @@ class GSPPCA(GaussianProjection):
         y : ignored
             Present for compatibility with scikit-learn.
         checkpoint : path-like or Checkpoint, default=None
-            File that stores the state of the fit. An interrupted fit resumes from it.
+            File that stores the state of the fit. An interrupted fit resumes from this file.
 
         Returns
         -------

@@ -13,11 +13,11 @@ With W integrated out, the density of the active part of an observation depends 
 * noisy (Theorem 1): given g = |y|^2 ~ chi2_d, x_v ~ N(0, (sigma^2 + g/b^2) I_q), so that
   p(x_v) is a positive integral over g. The Bessel-J integral of the papers oscillates.
 
-Both are maximised over log b by Newton's method for all cardinalities at once. Each Newton
-iteration reads the rows once. The maximiser is first computed for a subset of the cardinalities and
-interpolated for the others, which then require one or two iterations. As in the papers, the
-evidence treats observations as independent given the model, each with W integrated out. This
-evidence compares models; it is not the joint density of the data matrix.
+Both densities are maximised over log b by Newton's method for all cardinalities at once. Each
+Newton iteration reads the rows once. The maximiser is first computed for a subset of the
+cardinalities and interpolated for the others, which then require one or two iterations. As in the
+papers, the evidence treats observations as independent given the model, each with W integrated out.
+This evidence compares models; it is not the joint density of the data matrix.
 """
 
 from __future__ import annotations

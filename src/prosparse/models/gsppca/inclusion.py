@@ -2,7 +2,7 @@
 
 The published evidence has one noise variance and depends on each variable only through its
 variance. Here, a variable x of n rows is a regression on d scores Z, which are computed without x
-(`refinement`). It belongs to one of four classes,
+(`refinement`). The variable belongs to one of four classes,
 
                             noise variance s, common      noise variance of its own
     inactive                N(0, s I)                     marginal over psi

@@ -97,8 +97,8 @@ class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
     def _weights(self, memory: QuasiNewtonMemory, m: int) -> tuple[np.ndarray, np.ndarray]:
         """Compute the weights of the dx and the df in the proposal.
 
-        Empty rows have weight zero. They are included because libraries that compile operations
-        would compile again for each shape.
+        The weight of empty rows is zero. Empty rows are included because libraries that compile
+        operations would compile again for each shape.
         """
         gram, cross = memory.gram[:m, :m], memory.cross[:m, :m]
         values, vectors = np.linalg.eigh(gram)

@@ -11,8 +11,9 @@ selection S and repeats two steps:
   evidence of the first q variables is the product of f_1 over these and of f_0 over the others,
   times the prior of a set of q variables. The set with the largest evidence is the next S.
 
-The evidence of all variables given the components of the others is a pseudo-likelihood [B75]. It is
-the criterion for the rounds, the initial selections and the number of components.
+The evidence of all variables given the components of the others is a pseudo-likelihood [B75]. This
+pseudo-likelihood is the criterion for the rounds, the initial selections and the number of
+components.
 
 [B75]  J. Besag. Statistical analysis of non-lattice data. The Statistician 24, 1975.
 """
@@ -78,7 +79,7 @@ class Refined(NamedTuple):
 
     @property
     def relevance(self) -> np.ndarray:
-        """R2 at which the likelihood ratio is 1 + Bayes factor, relative, (p,)."""
+        """R2 with likelihood ratio 1 + Bayes factor, relative to the largest, (p,)."""
         log_ratio = np.logaddexp(0.0, self.inclusion.log_bayes_factor)
         r2 = -np.expm1(-2.0 * log_ratio / self.explained.dof)
         return np.asarray(r2 / max(float(np.max(r2)), np.finfo(float).tiny))

@@ -55,7 +55,8 @@ def update_variances(
         h_k(t) = 1/2 sum_j [ -log(1 + e_j t) + w_jk t / (1 + e_j t) ],   e = c a, w = c^2 g^2.
 
     A variable leaves the model (t_k = 0) if h_k'(0) <= 0, h_k(t_k) <= 0, and the maximum predicted
-    by Newton's method from t_k is not positive. It enters the model if h_k'(0) > 0.
+    by Newton's method from t_k is not positive. An excluded variable enters the model if h_k'(0) >
+    0.
 
     ``summarise`` maps the update to a tuple of numbers and small arrays, which are returned in CPU
     memory and in double precision, and to another object.

@@ -128,10 +128,10 @@ def fit_intervals(
 
 
 def order_by_error(errors: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Divide the rows into fifths by the errors of other columns, (m, k).
+    """Assign the rows to fifths by the errors of the other columns, (m, k).
 
-    ``errors``, (m, k), are absolute errors. The mean squared relative error of the other columns is
-    increasing from fifth to fifth; a single column uses ``distance``, (m,), instead.
+    ``errors``, (m, k), are absolute errors. The fifths are ordered by the mean squared relative
+    error of the other columns; for a single column, by ``distance``, (m,).
     """
     relative = errors**2
     relative /= np.maximum(relative.mean(axis=0), 1e-300)

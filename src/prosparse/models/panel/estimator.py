@@ -560,7 +560,7 @@ class Panel(SparseProjection):
             Whether to return the limits of prediction intervals.
         totals : array-like of shape (n_samples,) or None, default=None
             Total counts of the rows, including the columns outside the panel; by default estimated
-            from the panel. Only for counts.
+            from the panel. Used only for counts.
 
         Returns
         -------

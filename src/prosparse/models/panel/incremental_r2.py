@@ -1,11 +1,11 @@
 """Increments of the R2 of all variables by each variable of a panel.
 
 The factor model is reconstructed from the attributes of a fitted panel. The loadings w_j of
-variable j follow from the loadings of the panel and the variances of its scores. They are rescaled
-to the held-out communalities, so that w_j'w_j + psi_j = 1. Each addition reduces the posterior
-covariance S of the factors as in `greedy`, and thereby the unexplained common variance w_j'S w_j of
-each variable. The increments of a variable outside the panel are rescaled to its held-out R2: the
-model determines their proportions, held-out rows their sum.
+variable j follow from the loadings of the panel and the variances of its scores. These loadings are
+rescaled to the held-out communalities, so that w_j'w_j + psi_j = 1. Each addition reduces the
+posterior covariance S of the factors as in `greedy`, and thereby the unexplained common variance
+w_j'S w_j of each variable. The increments of a variable outside the panel are rescaled to its
+held-out R2: the model determines their proportions, held-out rows their sum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sparse probabilistic projections of one, two or many views; see `model`."""
+"""Sparse probabilistic projections of one or several views."""
 
 from .estimator import SCA, Prediction
 

@@ -1,13 +1,13 @@
 """Inference for new rows.
 
-`Factors` is the model x ~ N(mean, L L' + diag(1/tau)) of one group of samples, or its linear
-predictor if columns are not Gaussian, or the multivariate t distribution with this scatter matrix
-if rows have unequal scales (`row_weights`). Rows are dense, dense with NaN, or sparse. Gaussian
-results are exact given the observed entries, by the Woodbury identity in O(p Q^2) per pattern of
-missing values.
+`Factors` is the model x ~ N(mean, L L' + diag(1/tau)) of one group of samples. For non-Gaussian
+columns, x is the linear predictor. If rows have unequal scales (`row_weights`), the distribution is
+multivariate t with this scatter matrix. Rows are dense, dense with NaN, or sparse. Gaussian results
+are exact given the observed entries, by the Woodbury identity in O(p Q^2) per pattern of missing
+values.
 
-`FittedModel` has one or several groups. A row without a group follows the mixture of their
-distributions, weighted by the proportions of the samples: scores and predictions are averaged over
+`FittedModel` has one or several groups. A row of unknown group follows the mixture of the group
+distributions, weighted by the proportions of the samples. Scores and predictions are averaged over
 the posterior probabilities of the groups.
 """
 
@@ -41,12 +41,12 @@ class Factors(NamedTuple):
     """Factor model in the units of the data."""
 
     L: np.ndarray  # (p, Q)
-    tau: np.ndarray  # (p,) noise precisions; 1 for columns that are not Gaussian
+    tau: np.ndarray  # (p,) noise precisions; 1 for non-Gaussian columns
     mean: np.ndarray  # (p,) on the scale of the linear predictor
     score_probability: np.ndarray | None = None  # (Q,) None if all scores are Gaussian
     loading_variance: np.ndarray | None = None  # (p, Q) if scores are not Gaussian
     likelihood: np.ndarray | None = None  # (p,) None if all columns are Gaussian
-    linear_threshold: np.ndarray | None = None  # (p,) of Poisson columns
+    linear_threshold: np.ndarray | None = None  # (p,) thresholds of Poisson columns
     df: float = math.inf  # degrees of freedom of the rows; infinite if they have equal scale
 
     def take(self, columns: np.ndarray) -> Factors:
@@ -59,12 +59,12 @@ class Factors(NamedTuple):
 
 
 def has_missing(X: Table) -> bool:
-    """Return whether a value is missing; data outside memory count as complete."""
+    """Return whether a value is missing; data outside memory are complete."""
     return container_of(X).has_missing(X)
 
 
 def posterior_means(X: Table, model: Factors) -> Array:
-    """Return the posterior means of the factors (n, Q), [AB08] (17)."""
+    """Compute the posterior means of the factors (n, Q), [AB08] (17)."""
     if model.likelihood is not None:
         return _bounded_posterior(X, model)[0]
     if model.score_probability is not None:
@@ -81,7 +81,7 @@ def posterior_means(X: Table, model: Factors) -> Array:
 def row_log_densities(X: Table, model: Factors) -> Array:
     """Return the log density of the observed entries of each row.
 
-    The result is a lower bound if columns are not Gaussian.
+    The result is a lower bound if any column is non-Gaussian.
     """
     if model.likelihood is not None:
         return _bounded_posterior(X, model)[2]
@@ -95,10 +95,10 @@ def row_log_densities(X: Table, model: Factors) -> Array:
 
 
 def _squared_distances(X: Table, model: Factors) -> tuple[np.ndarray, np.ndarray]:
-    """Return squared Mahalanobis distances (n,) of rows and the numbers of observed entries.
+    """Compute squared Mahalanobis distances (n,), and count observed entries.
 
-    The log densities of two scatter matrices that differ by a factor 4 have the same determinant
-    up to a constant.
+    The distances follow from log densities for two scatter matrices that differ by a factor of 4,
+    because the determinants differ by a constant.
     """
     n, p = X.shape
     observed = np.full(n, p)
@@ -111,13 +111,13 @@ def _squared_distances(X: Table, model: Factors) -> tuple[np.ndarray, np.ndarray
 
 
 def _row_precisions(X: Table, model: Factors) -> np.ndarray:
-    """Return the posterior means of the row precisions (n,)."""
+    """Compute the posterior means of the row precisions (n,)."""
     squares, observed = _squared_distances(X, model)
     return (model.df + observed) / (model.df + squares)
 
 
 def _gaussian_log_densities(X: Table, model: Factors) -> Array:
-    """Return Gaussian log densities of the observed entries of each row."""
+    """Compute Gaussian log densities of the observed entries of each row."""
     tau = model.tau
     if has_missing(X):
         samples = _incomplete_samples(X, model.mean)
@@ -138,9 +138,9 @@ def _gaussian_log_densities(X: Table, model: Factors) -> Array:
 def predictive_moments(
     X: Table, model: Factors, columns: np.ndarray, noise: np.ndarray | None = None
 ) -> tuple[Array, Array]:
-    """Return means and variances (n, m) of new observations of some columns.
+    """Compute means and variances (n, m) of new observations of some columns.
 
-    ``noise`` are their noise variances, None for those of the model.
+    ``noise`` contains their noise variances, by default those of the model.
     """
     part = model.take(columns)
     noise = 1.0 / part.tau if noise is None else noise
@@ -169,7 +169,7 @@ def predictive_moments(
 
 
 def factor_contribution_variance(X: Table, model: Factors, columns: np.ndarray) -> Array:
-    """Return the conditional variances (n, m) of the factor part of columns."""
+    """Compute conditional variances (n, m) of the factor part of columns."""
     L = model.L[columns]
     if model.score_probability is not None:
         return _sparse_posterior(X, model).variance @ (L * L).T
@@ -186,7 +186,7 @@ def factor_contribution_variance(X: Table, model: Factors, columns: np.ndarray) 
 
 
 def _bounded_posterior(X: Table, model: Factors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return means, covariances and lower bounds of the log densities of rows."""
+    """Compute means, covariances and lower bounds of log densities of rows."""
     assert model.likelihood is not None
     assert model.linear_threshold is not None
     rows = new_rows(X, model.likelihood, model.linear_threshold)
@@ -194,9 +194,9 @@ def _bounded_posterior(X: Table, model: Factors) -> tuple[np.ndarray, np.ndarray
 
 
 def _sparse_posterior(X: Table, model: Factors) -> PointNormal:
-    """Return the posterior of point-normal scores.
+    """Compute the posterior of point-normal scores.
 
-    The noise excludes the uncertainty of the loadings, which is a part of the update.
+    The noise excludes the uncertainty of the loadings, which is part of the update.
     """
     assert model.score_probability is not None
     assert model.loading_variance is not None
@@ -219,7 +219,7 @@ def _sparse_posterior(X: Table, model: Factors) -> PointNormal:
 
 
 def _complete_posterior(X: Table, model: Factors) -> tuple[Array, np.ndarray]:
-    """Return posterior means and the covariance common to all rows."""
+    """Compute posterior means, and the covariance common to all rows."""
     L, tau, mean = model.L, model.tau, model.mean
     S = np.linalg.inv(np.eye(L.shape[1]) + (tau[:, None] * L).T @ L)
     op = centred_operator(X, mean, np.ones_like(mean))
@@ -251,7 +251,7 @@ class FittedModel(NamedTuple):
     proportions: np.ndarray  # (G,) proportions of the samples
 
     def posterior_means(self, X: Table, codes: np.ndarray | None) -> Array:
-        """Return the (n, Q) posterior means; ``codes`` are the groups of the rows."""
+        """Compute posterior means (n, Q); ``codes`` are the groups of the rows."""
 
         def of_group(rows: Table, g: int) -> Array:
             Z = posterior_means(rows, self._observed(g))
@@ -262,7 +262,7 @@ class FittedModel(NamedTuple):
     def moments(
         self, X: Table, columns: np.ndarray, codes: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return predictive means and variances (n, m) of some columns."""
+        """Compute predictive means and variances (n, m) of some columns."""
 
         mixture = codes is None and len(self.groups) > 1
 
@@ -276,9 +276,10 @@ class FittedModel(NamedTuple):
         return mean, np.maximum(variance - mean**2, 0.0) if mixture else variance
 
     def log_densities(self, X: Table, codes: np.ndarray | None) -> Array:
-        """Return the (n,) log densities of the rows.
+        """Compute the log densities of the rows, (n,).
 
-        Rows use the columns that vary within their group, or within every group if it is unknown.
+        The densities refer to the columns that vary within the group of a row, or within every
+        group if the group is unknown.
         """
         if len(self.groups) == 1:
             return self._log_density(X, 0, self.varying_in_group[0])
@@ -292,7 +293,7 @@ class FittedModel(NamedTuple):
     def _average(
         self, X: Table, codes: np.ndarray | None, of_group: Callable[[Table, int], Array]
     ) -> Array:
-        """Return a function of the rows, averaged over the probabilities of unknown groups."""
+        """Apply a function to the rows, averaged over unknown groups."""
         if len(self.groups) == 1:
             return of_group(X, 0)
         if codes is not None:
@@ -307,14 +308,14 @@ class FittedModel(NamedTuple):
         return total
 
     def _observed(self, g: int) -> Factors:
-        """Return the model of group g without the columns that do not vary in this group."""
+        """Return the model of group g without the columns constant in it."""
         model = self.groups[g]
         if len(self.groups) == 1:
             return model
         return model._replace(tau=np.where(self.varying_in_group[g], model.tau, 0.0))
 
     def _log_joint_densities(self, X: Table) -> np.ndarray:
-        """Return the (n, G) log densities of the rows plus the log proportions."""
+        """Compute log densities of the rows plus log proportions, (n, G)."""
         everywhere: np.ndarray = np.all(self.varying_in_group, axis=0)
         each = np.zeros((X.shape[0], len(self.groups)))
         if everywhere.any():  # otherwise the groups cannot be distinguished
@@ -324,13 +325,13 @@ class FittedModel(NamedTuple):
         return weighted
 
     def _log_density(self, rows: Table, g: int, which: np.ndarray) -> Array:
-        """Return the log density of rows in group g on the columns ``which``."""
+        """Compute the log density of rows in group g on the columns ``which``."""
         columns = np.flatnonzero(which)
         return row_log_densities(take_columns(rows, columns), self.groups[g].take(columns))
 
 
 def _apply_by_group(X: Table, codes: np.ndarray, of_group: Callable[[Table, int], Array]) -> Array:
-    """Apply a function of rows and group to each group, in the order of the rows."""
+    """Apply a function to the rows of each group; keep the order of the rows."""
     order, parts = [], []
     for g in np.unique(codes).tolist():
         rows = np.flatnonzero(codes == g)
@@ -342,9 +343,9 @@ def _apply_by_group(X: Table, codes: np.ndarray, of_group: Callable[[Table, int]
 
 
 def encode_groups(groups: object, n: int, fitted: np.ndarray | None) -> np.ndarray | None:
-    """Return the groups of new rows as codes, None if they are unknown.
+    """Convert the groups of new rows to codes; return None if unknown.
 
-    ``fitted`` are the labels of the fit, None if there were no groups.
+    ``fitted`` contains the labels of the fit; None without groups.
     """
     given = row_groups(groups, n)
     if given is None:

@@ -43,7 +43,7 @@ SPARSE = {
 
 
 def explain_prior(model: VariableSelector, path: ModelPath | None, n_selected: int) -> str:
-    """State the effect of the sparse prior."""
+    """Report the effect of the sparse prior."""
     if n_selected == 0:
         return "no factor is more probable than noise alone"
     return "the loadings of all other variables are exactly zero under the sparse prior"
@@ -116,10 +116,10 @@ METHOD = Method(
             "components_std_": numbers("d", "p"),
             "linear_threshold_": positive("p"),
             "row_scale_": positive("n"),
-            "row_df_": numbers(),
+            "row_df_": positive(),
             **GROUPS,
         },
-        all_or_none=(tuple(GROUPS), tuple(SPARSE)),
+        all_or_none=(tuple(GROUPS), tuple(SPARSE), ("row_scale_", "row_df_")),
         checks=(check_views, check_likelihood),
     ),
     fits_views=True,

@@ -1,7 +1,7 @@
-"""The `SCA` estimator: parameters, ``fit`` and the methods of a fitted model.
+"""Estimator class `SCA`: parameters, ``fit`` and methods of a fitted model.
 
-The model and its updates are in `model`, the complete fit in `solve`, and the inference for new
-rows in `conditional`.
+Module `model` contains the model and its updates, `solve` the complete fit, and `conditional`
+inference for new rows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ from .non_gaussian_data import (
     view_likelihoods,
 )
 from .row_weights import estimate_row_weights
-from .score_prior import has_row_access
 from .solve import (
     Solution,
     SparseLoadings,
@@ -82,7 +81,7 @@ class Prediction(NamedTuple):
     mean : ndarray of shape (n_samples, n_view_features)
         Predictive means.
     variance : ndarray of shape (n_samples, n_view_features)
-        Predictive variances of new observations, noise included.
+        Predictive variances of new observations, including noise.
     """
 
     mean: np.ndarray
@@ -92,58 +91,62 @@ class Prediction(NamedTuple):
 class SCA(HasDensity, SparseProjection):
     """Sparse factor analysis of one or several views of the same samples.
 
-    With one view the model is sparse probabilistic PCA, with two views sparse inter-battery
-    (canonical correlation) analysis, and with more views group factor analysis. Missing values and
+    With one view, the model is sparse probabilistic PCA; with two views, sparse inter-battery
+    (canonical correlation) analysis; and with more views, group factor analysis. Missing values and
     missing views are integrated out exactly.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
         Number of factors shared by all views. "auto" maximises the lower bound of the marginal
-        likelihood over the number of factors, starting from variational PCA. If ``max_iter`` is 30
-        or less, the starting number is used. Factors without loadings are always removed.
+        likelihood over the number of factors, starting from the number of variational PCA. If
+        ``max_iter`` is at most 30, the initial number is used. Factors without loadings are always
+        removed.
     prior : {"ard", "point-normal", "hyperbolic"}, default="ard"
-        Prior of the loadings. "point-normal": a loading is zero, or Gaussian, with a probability
-        and a variance that are estimated for each factor and view; it has no tuning parameters.
-        Scores have the same kind of prior if its evidence is higher than that of Gaussian scores.
-        That comparison requires NumPy or SciPy sparse data in memory, Gaussian views and a single
-        group of samples; scores are Gaussian otherwise. "ard" is automatic relevance determination
-        with posterior uncertainty. "hyperbolic" is the maximum a posteriori estimate under a
-        generalised hyperbolic prior.
+        Prior of the loadings. "point-normal": a loading is either zero or Gaussian, with a
+        probability and a variance that are estimated for each factor and view; there are no tuning
+        parameters. Scores have a point-normal prior if its evidence is higher than that of a
+        Gaussian prior. The comparison requires NumPy or SciPy sparse data in memory, Gaussian views
+        and a single group of samples; otherwise, scores are Gaussian. "ard" is automatic relevance
+        determination with posterior uncertainty. "hyperbolic" is the maximum a posteriori estimate
+        under a generalised hyperbolic prior.
     shape : float, default=0.0
         Shape of the hyperbolic prior, multiplied by the number of loadings
-        (``n_features * n_factors``). With ``shape`` and ``rate`` zero the prior is Normal-Jeffreys,
-        which is free of tuning parameters and of units. ``shape = n_features * n_factors`` is the
-        Laplace prior, an l1 penalty of ``sqrt(2 * rate)``. Requires ``prior="hyperbolic"``.
+        (``n_features * n_factors``). If ``shape`` and ``rate`` are zero, the prior is
+        Normal-Jeffreys, which has no tuning parameters and is invariant to units. ``shape =
+        n_features * n_factors`` is the Laplace prior, an l1 penalty of ``sqrt(2 * rate)``. Requires
+        ``prior="hyperbolic"``.
     rate : float, default=0.0
         Rate of the hyperbolic prior, in units of the inverse variance of the data, or of the
-        standardised data unless ``noise="view"``. Larger values give more zeros. Only if
+        standardised data unless ``noise="view"``. Larger values lead to more zeros. Requires
         ``prior="hyperbolic"``.
     n_private : int or list of int, default=0
         Number of factors private to each view. An integer applies to every view.
     noise : {"learned", "feature", "view"}, default="feature"
         Noise model. "feature" estimates one variance per column (factor analysis), with a weak
-        prior that keeps it above zero; the fit does not depend on the units of the columns.
-        "view" estimates one variance per view. "learned" lies between the two: the variances of a
-        view share a prior whose spread is estimated, as in limma. With several groups of samples,
-        views that are not Gaussian or ``prior="hyperbolic"``, "learned" is the same as "feature".
-        With few columns the evidence often does not distinguish the two ends; use "view" if the
-        noise of all columns is known to be equal.
+        prior that excludes zero; the fit does not depend on the units of the columns. "view"
+        estimates one variance per view. "learned" is intermediate: the variances of a view have a
+        common prior whose spread is estimated, as in limma. With several groups of samples,
+        non-Gaussian views or ``prior="hyperbolic"``, "learned" is equivalent to "feature". With few
+        columns, the evidence often does not distinguish equal from unequal variances; use "view" if
+        the noise of all columns is known to be equal.
     rotation : {"shared", "sparse"}, default="shared"
         Rotation of the initial factors, which determines the local optimum. "shared" applies
         varimax within each view, with equal weight for each view, and favours factors common to
         all views. "sparse" minimises the number of large loadings overall. It reaches a higher
-        objective, does not improve the held-out density, and favours factors common to few views.
+        objective and favours factors common to few views, but does not improve the held-out
+        density.
     likelihood : {"gaussian", "bernoulli", "poisson"} or list of these, default="gaussian"
         Distribution of the entries given the factors, for all views or for each view. Loadings and
-        means of Bernoulli views are on the log-odds scale. Those of Poisson views are on the scale
-        of the log expected count, which becomes linear above ``linear_threshold_``.
+        means of Bernoulli views are on the log-odds scale. Loadings and means of Poisson views are
+        on a scale that is logarithmic in the expected count below ``linear_threshold_`` and linear
+        above it.
     row_scale : {"auto", "equal"}, default="auto"
         Scale of the rows. "auto" estimates the scale of each row if the likelihood of a
         multivariate t distribution is higher than that of rows of equal scale, as for samples of
-        unequal quality or with outlying rows. That comparison requires complete NumPy or SciPy
-        sparse data in memory, Gaussian views, a single group of samples and a prior other than
-        "hyperbolic"; the scales are equal otherwise.
+        unequal quality or with outlying rows. That comparison requires at least 30 complete rows,
+        Gaussian views, a single group of samples and a prior other than "hyperbolic"; the scales
+        are equal otherwise.
     views : list of column groups or None, default=None
         Columns of each view, as names, slices, masks or positions. None means a single view, or
         one view per data matrix if ``fit`` receives a list.
@@ -151,27 +154,28 @@ class SCA(HasDensity, SparseProjection):
         Maximum number of iterations.
     tol : float, default=1e-6
         Tolerance. Iterations stop if the objective increases by less than ``tol`` per observed
-        entry. The tolerance is at least 1e-6 if a view is not Gaussian.
+        entry. The tolerance is at least 1e-6 if any view is non-Gaussian.
     verbose : int, default=0
         Verbosity level. 1 prints the progress.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_factors, n_features_in_)
-        Loadings, with exact zeros. With ``prior="point-normal"`` a loading is zero if its local
-        false sign rate is at least 0.5, and its posterior mean otherwise.
-        Shared factors come first, in decreasing order of
-        ``view_correlation_``, then the private factors of each view. Factors with equal view
-        correlation, as with a single view, are in decreasing order of explained variance (of the
-        standardised columns unless ``noise="view"``). Factors have unit variance.
+        Loadings, with exact zeros. With ``prior="point-normal"``, a loading is zero if its local
+        false sign rate is at least 0.5; otherwise, it is the posterior mean. Shared factors come
+        first, in decreasing order of ``view_correlation_``, then the private factors of each view.
+        Factors with equal view correlation, for example with a single view, are in decreasing order
+        of explained variance (of the standardised columns unless ``noise="view"``). Factors have
+        unit variance.
     components_std_ : ndarray of shape (n_factors, n_features_in_)
-        Posterior standard deviations of the loadings. Not defined if ``prior="hyperbolic"``.
+        Posterior standard deviations of the loadings. Undefined if ``prior="hyperbolic"``.
     loadings_mean_ : ndarray of shape (n_factors, n_features_in_)
-        Posterior means of the loadings, which are not exactly zero. `transform`,
-        `inverse_transform`, `score`, `impute` and `predict_view` use them. This attribute and the
-        following three exist only if ``prior="point-normal"``.
+        Posterior means of the loadings, which are not exactly zero. They are used by `transform`,
+        `inverse_transform`, `score`, `impute` and `predict_view`. This attribute and the next three
+        exist only if ``prior="point-normal"``.
     loadings_lfsr_ : ndarray of shape (n_factors, n_features_in_)
-        Local false sign rate: posterior probability that a loading is zero or of the other sign.
+        Local false sign rate: posterior probability that a loading is zero or has the opposite
+        sign.
     inclusion_probability_ : ndarray of shape (n_factors, n_features_in_)
         Posterior probability that a loading is not zero.
     score_probability_ : ndarray of shape (n_factors,)
@@ -186,14 +190,14 @@ class SCA(HasDensity, SparseProjection):
         Likelihood of each view.
     linear_threshold_ : ndarray of shape (n_features_in_,)
         Count above which the expected count of a Poisson column is linear in the factors; 1 for
-        other columns. Only if a view is not Gaussian.
+        other columns. Exists only if a view is non-Gaussian.
     factor_view_ : ndarray of shape (n_factors,)
         View of each private factor; -1 for shared factors.
     view_correlation_ : ndarray of shape (n_factors,)
         Correlation, in new samples, between the scores of a factor computed from two different
-        views, averaged over all pairs of views. The value follows from the fitted model and is
-        approximate for views that are not Gaussian. It is zero with one view, and negative if a
-        single view does not distinguish the factors.
+        views, averaged over all pairs of views. The correlation is computed from the fitted model
+        and is approximate for non-Gaussian views. It is zero with one view, and may be negative if
+        a single view does not distinguish the factors.
     n_components_ : int
         Number of shared factors with loadings.
     n_private_ : list of int
@@ -202,19 +206,19 @@ class SCA(HasDensity, SparseProjection):
         Number of factors removed because all loadings are zero. With ``n_components="auto"``, the
         difference between the maximum and the selected number of factors.
     noise_variance_ : ndarray of shape (n_views,)
-        Mean noise variance of the columns of each view; 1 for views that are not Gaussian.
+        Mean noise variance of the columns of each view; 1 for non-Gaussian views.
     feature_noise_variance_ : ndarray of shape (n_features_in_,)
-        Noise variance of each column (uniqueness); 1 for columns that are not Gaussian.
+        Noise variance of each column (unique variance); 1 for non-Gaussian columns.
     explained_variance_ : ndarray of shape (n_factors,)
         Variance explained by each factor, summed over all columns.
     explained_variance_ratio_ : ndarray of shape (n_factors,)
-        Proportion of the model variance explained by each factor; of the variance within groups if
-        ``fit`` received ``groups``. Not defined if a view is not Gaussian.
+        Proportion of the model variance explained by each factor, or of the variance within groups
+        if ``fit`` received ``groups``. Undefined if a view is non-Gaussian.
     explained_variance_per_view_ : ndarray of shape (n_views, n_factors)
         Variance explained by each factor, summed over the columns of each view.
     explained_variance_per_group_ : ndarray of shape (n_groups, n_views, n_factors)
         Variance explained by each factor in each group of samples and each view. This attribute and
-        the following ones on groups exist only if ``fit`` received ``groups``.
+        the next six exist only if ``fit`` received ``groups``.
     factor_variance_per_group_ : ndarray of shape (n_groups, n_factors)
         Variance of each factor in each group. The mean over all samples is 1.
     groups_ : ndarray of shape (n_groups,)
@@ -236,25 +240,25 @@ class SCA(HasDensity, SparseProjection):
     relevance_ : ndarray of shape (n_features_in_,)
         Euclidean norm of the loadings of each column, relative to the largest.
     ranking_ : ndarray of int of shape (n_features_in_,)
-        Rank of each column by relevance; 1 is the most relevant.
+        Rank of each column by relevance, 1 for the most relevant.
     mean_ : ndarray of shape (n_features_in_,)
-        Column means; estimated by the model if values are missing. For views that are not Gaussian,
-        the linear predictor with all factors equal to zero.
+        Column means, estimated by the model if values are missing. For non-Gaussian views, the
+        linear predictor with all factors equal to zero.
     scale_ : ndarray of shape (n_features_in_,)
-        Ones. The columns are not scaled.
+        Ones, because the columns are not scaled.
     varying_ : ndarray of bool of shape (n_features_in_,)
         Mask of the columns that are not constant.
     row_scale_ : ndarray of shape (n_samples,)
-        Scale of each row; ones if the scales are equal. This attribute and the following one exist
-        only if all views are Gaussian and there is a single group of samples.
+        Scale of each row. This attribute and the following one exist only if the scales are not
+        equal.
     row_df_ : float
-        Degrees of freedom of the multivariate t distribution of the rows; infinite if the rows have
-        equal scale. Variances and `get_covariance` are those of a row of unit scale.
+        Degrees of freedom of the multivariate t distribution of the rows. Variances and
+        `get_covariance` are those of a row of unit scale.
     objective_path_ : ndarray of shape (n_iter_,)
         Objective after each iteration, non-decreasing. "point-normal" and "ard": lower bound of the
-        log marginal likelihood (evidence). "hyperbolic": log posterior density; a zero loading
-        counts as 1e-12 (in units of the data) if the prior density is infinite at zero. If a view
-        is not Gaussian, the objective is a lower bound on these values.
+        log marginal likelihood (evidence). "hyperbolic": log posterior density, where zero loadings
+        are evaluated at 1e-12 (in units of the data) if the prior density is infinite at zero. If a
+        view is non-Gaussian, the objective is a lower bound of these values.
     n_iter_ : int
         Number of iterations.
     stop_reason_ : StopReason
@@ -262,7 +266,7 @@ class SCA(HasDensity, SparseProjection):
     n_features_in_ : int
         Number of columns of all views.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Column names. Only if all views have names and no name occurs twice.
+        Column names. Exists only if all views have names and the names are unique.
 
     See Also
     --------
@@ -272,15 +276,15 @@ class SCA(HasDensity, SparseProjection):
     -----
     Constant columns have no loadings and are ignored by `score`.
 
-    With point-normal scores, `transform` computes a variational posterior of each row, which is not
-    linear in the row; `score` and `get_covariance` use a Gaussian distribution with the covariance
-    matrix of the model.
+    With point-normal scores, `transform` returns the means of a variational posterior, which are
+    not linear functions of the row. `score` and `get_covariance` use a Gaussian distribution with
+    the covariance matrix of the model.
 
     ``fit(X, groups=...)`` fits the multi-group model of MOFA+ to samples from several batches,
-    donors or studies. All groups share the loadings; means, noise variances and factor variances
-    differ between groups. `transform`, `score`, `score_samples`, `predict_view` and `impute` take
-    the groups of new rows as well. Rows without a group are treated as draws from the mixture of
-    the groups, weighted by the group sizes.
+    donors or studies. The loadings are common to all groups; means, noise variances and factor
+    variances differ between groups. `transform`, `score`, `score_samples`, `predict_view` and
+    `impute` also accept the groups of new rows. Rows without a group are treated as draws from the
+    mixture of the groups, weighted by the group sizes.
 
     References
     ----------
@@ -362,10 +366,10 @@ class SCA(HasDensity, SparseProjection):
             Ignored. Present for API consistency.
         groups : array-like of shape (n_samples,) or None, default=None
             Group of each sample, for example batch, donor or study. Means, noise variances and
-            factor variances are estimated for each group; the loadings are shared. Requires
-            Gaussian views and a prior other than "hyperbolic".
+            factor variances are estimated for each group; the loadings are common to all groups.
+            Requires Gaussian views and a prior other than "hyperbolic".
         checkpoint : path, Checkpoint or None, default=None
-            File that stores the state of the fit. An interrupted fit resumes from it.
+            File that stores the state of the fit. An interrupted fit resumes from this file.
 
         Returns
         -------
@@ -424,13 +428,13 @@ class SCA(HasDensity, SparseProjection):
     def _fit_one_group(
         self, X: Table, names: list[Likelihood], checkpoint: CheckpointLike, views_given: bool
     ) -> None:
-        """Fit samples of one group."""
+        """Fit the model to a single group of samples."""
         if any(name != "gaussian" for name in names):
             self._fit_non_gaussian(X, names, checkpoint, views_given)
             return
         self.likelihood_ = list(names)
-        # With one noise variance per column the model is invariant to units. Scaling makes the
-        # starting point invariant as well.
+        # With one noise variance per column, the model is invariant to units. Scaling also makes
+        # the starting point invariant.
         op, columns, seen = _standardise(X, scale=self.noise != "view")
         if self.noise == "view":
             self._warn_about_units(op, columns)
@@ -441,17 +445,16 @@ class SCA(HasDensity, SparseProjection):
         stage = self._open_stage(checkpoint, X, views_given)
         rows = None
         if self.row_scale == "auto" and seen is None and self.prior != "hyperbolic":
-            rows = estimate_row_weights(op) if has_row_access(op) else None
-        root, n = None, X.shape[0]
+            rows = estimate_row_weights(op)
+        root = None
         if rows is not None:
             root = np.sqrt(rows.weights)
             op, centre = rows.apply(op)
             mean = mean + columns.length(scale) * centre
-        self.row_scale_ = columns.numbers(np.ones(n) if root is None else 1.0 / root)
-        self.row_df_ = math.inf if rows is None else rows.df
+            self.row_scale_, self.row_df_ = columns.numbers(1.0 / root), rows.df
         data = gaussian_data(op, seen, groups, options, root)
         solution = solve(data, groups, options, self._progress(), stage)
-        if root is not None:  # the objective is that of the rows without their weights
+        if root is not None:  # the objective refers to rows without weights
             path = solution.objective_path + kept.size * float(np.sum(np.log(root)))
             solution = solution._replace(objective_path=path)
         self._set_results(solution, columns, mean, columns.length(scale))
@@ -459,8 +462,8 @@ class SCA(HasDensity, SparseProjection):
     def _check_groups_supported(self, names: list[Likelihood]) -> None:
         """Raise an error if the parameters do not allow several groups."""
         if self.prior == "hyperbolic":
-            # Factor variances are free in each group: a maximum a posteriori estimate would shrink
-            # the loadings and inflate the factors without limit.
+            # Because factor variances are free in each group, a maximum a posteriori estimate would
+            # shrink the loadings and inflate the factors without limit.
             raise ParameterError(
                 "`groups` requires `prior='point-normal'` or `prior='ard'`, got 'hyperbolic'. Use "
                 "one of these, or fit without `groups`."
@@ -475,7 +478,7 @@ class SCA(HasDensity, SparseProjection):
     def _fit_groups(
         self, X: Table, rows: RowGroups, checkpoint: CheckpointLike, views_given: bool
     ) -> None:
-        """Fit samples of several groups."""
+        """Fit the model to several groups of samples."""
         columns = _standardise(X, scale=False)[1]
         count = None if self.n_components == "auto" else self.n_components
         private = private_counts(self.n_private, len(self.view_columns_))
@@ -493,7 +496,7 @@ class SCA(HasDensity, SparseProjection):
     def _fit_non_gaussian(
         self, X: Table, names: list[Likelihood], checkpoint: CheckpointLike, views_given: bool
     ) -> None:
-        """Fit views of which at least one is not Gaussian."""
+        """Fit the model to views of which at least one is non-Gaussian."""
         op, columns, _ = _standardise(X, scale=True)
         kept = columns.varying_index
         groups = varying_view_columns(self.view_columns_, kept, X.shape[1])
@@ -501,12 +504,13 @@ class SCA(HasDensity, SparseProjection):
         gaussian = kept_likelihood == "gaussian"
         deviation = to_numpy(columns.scale).astype(float)[kept]
         size = np.where(gaussian, deviation, 1.0)
-        if self.noise == "view":  # columns of a view need a common scale
+        if self.noise == "view":  # columns of a view require a common scale
             for group in groups:
                 size[group] = np.sqrt(np.mean(size[group] ** 2))
         mean = np.where(gaussian, to_numpy(columns.mean).astype(float)[kept], 0.0)
         rows, inside = prepare_rows(X, kept, kept_likelihood, mean, size)
-        # One standard deviation on the scale of the linear predictor, by the slope of the mean.
+        # Standard deviations are converted to the scale of the linear predictor by the slope of the
+        # mean.
         slope = np.where(kept_likelihood == "bernoulli", inside * (1.0 - inside), inside)
         per_unit = np.where(gaussian, deviation / size, np.minimum(deviation / slope, 2.0))
         stage = self._open_stage(checkpoint, X, views_given)
@@ -519,7 +523,7 @@ class SCA(HasDensity, SparseProjection):
         self._set_results(solution, columns, mean, size)
 
     def _column_names(self) -> np.ndarray | None:
-        """Return the column names of the data matrix, if it has names."""
+        """Return the column names of the data matrix, or None."""
         return getattr(self, "feature_names_in_", None)
 
     def _set_view_names(self, tables: list[Table] | None) -> None:
@@ -537,7 +541,7 @@ class SCA(HasDensity, SparseProjection):
             self.feature_names_in_ = joint
 
     def _options(self, n_views: int, columns: Columns, scale: np.ndarray) -> SCAOptions:
-        """Return the parameters of the solver, in the units of the operator."""
+        """Convert the parameters to options in the units of the operator."""
         rate = columns.per_variance(self.rate)
         if self.prior == "hyperbolic" and rate > MAX_RATE:
             raise ParameterError(
@@ -600,7 +604,7 @@ class SCA(HasDensity, SparseProjection):
         self.relevance_ = columns.numbers(norms / max(float(norms.max()), np.finfo(float).tiny))
         self.ranking_ = columns.values(1 + np.argsort(np.argsort(-norms, kind="stable")))
 
-        # The objective is a log density: a change of units adds its log Jacobian.
+        # The objective is a log density, to which a change of units adds the log Jacobian.
         objective = solution.objective_path - float(solution.n_densities @ np.log(size))
         self.objective_path_ = columns.values(objective)
         self.n_iter_ = solution.objective_path.size
@@ -619,7 +623,7 @@ class SCA(HasDensity, SparseProjection):
     def _set_group_results(
         self, solution: Solution, columns: Columns, table: GroupedData, rows: RowGroups
     ) -> None:
-        """Set the pooled and the group attributes of a model of several groups."""
+        """Set the attributes of a model of several groups."""
         assert solution.factor_variance is not None
         kept, width, size = table.kept, self.n_features_in_, table.size
         varying_in_group = table.varying_in_group
@@ -681,8 +685,8 @@ class SCA(HasDensity, SparseProjection):
     ) -> Stage | None:
         """Open the checkpoint of the loadings.
 
-        A list of data matrices defines the views in ``fit``, not in the parameters, so that the
-        checkpoint compares them. ``max_iter`` must be equal if it also limits the initial fits.
+        If ``fit`` receives a list of data matrices, the views are not parameters and are therefore
+        stored in the checkpoint. ``max_iter`` is stored if it also limits the initial fits.
         """
         others["views"] = self.view_columns_ if views_given else None
         if self.n_components == "auto" or container_of(X).has_missing(X):
@@ -735,9 +739,9 @@ class SCA(HasDensity, SparseProjection):
         return from_numpy(ratio, self.explained_variance_, self.explained_variance_.dtype)
 
     def get_covariance(self, *, group: object = None) -> Array:
-        """Return the covariance matrix of the model.
+        """Compute the covariance matrix of the model.
 
-        The posterior variance of the loadings adds to the noise variance, as in `score_samples`,
+        As in `score_samples`, the posterior variance of the loadings is added to the noise variance
         unless ``prior="hyperbolic"``.
 
         Parameters
@@ -761,7 +765,7 @@ class SCA(HasDensity, SparseProjection):
         return self._expand_matrix(covariance, columns)
 
     def get_precision(self, *, group: object = None) -> Array:
-        """Return the inverse of the covariance matrix of the varying columns.
+        """Compute the inverse of the covariance matrix of the varying columns.
 
         Parameters
         ----------
@@ -787,7 +791,7 @@ class SCA(HasDensity, SparseProjection):
         return self._expand_matrix(0.5 * (precision + precision.T), columns)
 
     def transform(self, X: Table, *, groups: ArrayLike | None = None) -> Array:
-        """Return the posterior means of the factors given the observed entries.
+        """Compute the posterior means of the factors given the observed entries.
 
         Parameters
         ----------
@@ -808,7 +812,7 @@ class SCA(HasDensity, SparseProjection):
     def inverse_transform(self, X: Table) -> Array:
         """Reconstruct rows from scores.
 
-        With ``prior="point-normal"`` the posterior means ``loadings_mean_`` are used.
+        With ``prior="point-normal"``, the posterior means ``loadings_mean_`` are used.
 
         Parameters
         ----------
@@ -828,7 +832,7 @@ class SCA(HasDensity, SparseProjection):
         """Return the log density of the observed entries of each row.
 
         The density is Gaussian with the mean and the covariance matrix of the model
-        (`get_covariance`). For views that are not Gaussian the result is a lower bound.
+        (`get_covariance`). For non-Gaussian views, the result is a lower bound.
 
         Parameters
         ----------
@@ -836,7 +840,7 @@ class SCA(HasDensity, SparseProjection):
             Data in the units of ``fit``. NaN marks missing values, None a missing view.
         groups : array-like of shape (n_samples,) or None, default=None
             Groups of the rows if ``fit`` received groups. Columns that do not vary within the group
-            of a row are ignored. None gives the density of the mixture of all groups, on the
+            of a row are ignored. With None, the density is that of the mixture of all groups on the
             columns that vary within each group.
 
         Returns
@@ -906,7 +910,7 @@ class SCA(HasDensity, SparseProjection):
         return self._predict(X, columns, self._group_codes(groups, X))
 
     def _predict(self, X: Table, columns: np.ndarray, codes: np.ndarray | None) -> Prediction:
-        """Predict new observations of columns, given the observed entries of the rows."""
+        """Predict new observations of columns given the observed entries."""
         mean, variance = self._model().moments(X, columns, codes)
         return Prediction(mean, np.where(to_numpy(self.varying_)[columns], variance, 0.0))
 
@@ -928,8 +932,8 @@ class SCA(HasDensity, SparseProjection):
             New data matrix in the container type of ``X``. If ``X`` is a list, one array with the
             columns of all views.
         std : ndarray of shape (n_samples, n_features_in_)
-            Standard deviations of the missing values, noise included; zero for observed values.
-            Only if ``return_std=True``.
+            Standard deviations of the missing values, including noise; zero for observed values.
+            Returned only if ``return_std=True``.
         """
         if return_std:
             rows = self._validate_rows(X)
@@ -1013,9 +1017,9 @@ class SCA(HasDensity, SparseProjection):
         return FittedModel(groups, factor_variance, varying, sizes / sizes.sum())
 
     def _gaussian_model(self, method: str, group: object) -> tuple[Factors, np.ndarray]:
-        """Return the model of the varying columns, or of those varying in a group.
+        """Return the model of the columns that vary, overall or in a group.
 
-        Error messages name the public ``method``.
+        Error messages contain the name of the public ``method``.
         """
         check_is_fitted(self)
         name = self._first_non_gaussian()
@@ -1048,19 +1052,19 @@ class SCA(HasDensity, SparseProjection):
         return from_numpy(full, self.mean_, self.mean_.dtype)
 
     def _first_non_gaussian(self) -> Likelihood | None:
-        """Return the first likelihood that is not Gaussian, if there is one."""
+        """Return the first non-Gaussian likelihood, or None."""
         return next((name for name in self.likelihood_ if name != "gaussian"), None)
 
     def _group_codes(self, groups: ArrayLike | None, X: Table) -> np.ndarray | None:
-        """Return the group numbers of new rows, None without (known) groups."""
+        """Return the group codes of new rows; None if groups are unknown."""
         return encode_groups(groups, X.shape[0], getattr(self, "groups_", None))
 
     def _loading_variance(self, factor_variance: np.ndarray | float = 1.0) -> np.ndarray:
-        """Return the variance of each column due to uncertain loadings.
+        """Compute the variance of each column due to uncertain loadings.
 
         A new row is x = <l>'z + (l - <l>)'z + noise. The second term has mean zero and variance
         sum_k v_k var(l_k) for factor variances v. It is uncorrelated with the first term and
-        between columns. It is zero if the loadings are point estimates.
+        between columns, and zero if the loadings are point estimates.
         """
         if not hasattr(self, "components_std_"):
             return np.zeros(self.n_features_in_)
@@ -1071,22 +1075,22 @@ class SCA(HasDensity, SparseProjection):
         return variance
 
     def _loadings(self) -> np.ndarray:
-        """Return the (p, Q) posterior means of the loadings."""
+        """Return the posterior means of the loadings, (p, Q)."""
         loadings = getattr(self, "loadings_mean_", self.components_)
         return to_numpy(loadings).T.astype(float)
 
     def _sparse_scores(self) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
-        """Return probabilities of non-zero scores, and variances of loadings, if not Gaussian."""
+        """Return probabilities of non-zero scores, and variances of loadings."""
         probability = to_numpy(getattr(self, "score_probability_", np.ones(1))).astype(float)
         if np.all(probability == 1.0):
             return None, None
         return probability, to_numpy(self.components_std_).astype(float).T ** 2
 
     def _validate_rows(self, X: Table) -> Table:
-        """Return new rows as one data matrix; None in a list is a missing view."""
+        """Validate new rows as one data matrix; None marks a missing view."""
         check_is_fitted(self)
         if duplicate_names(X):
-            # Views may share column names; scikit-learn's validation rejects duplicates.
+            # Views may have common column names, which scikit-learn's validation would reject.
             if X.shape[1] != self.n_features_in_:
                 raise InputError(
                     f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
@@ -1109,7 +1113,7 @@ class SCA(HasDensity, SparseProjection):
 
 
 def _standardise(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray | None]:
-    """Return the centred varying columns, their units and the observed mask."""
+    """Centre and scale the varying columns; also return the observed mask."""
     seen = None
     if has_missing(X):
         op, columns, seen = standardise_observed(X, scale)

@@ -1,4 +1,4 @@
-"""Data of several groups of rows: own means, common units."""
+"""Data of several groups of rows, centred within groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .samples import CompleteSamples, reduce_rows
 
 
 class GroupedData(NamedTuple):
-    """Grouped data, raw = mean + size * entry, of columns that vary in a group."""
+    """Data of all groups, where raw entries are mean + size * entry."""
 
     members: list[GroupSamples]
     start: Operator  # (n, p) rows centred within groups, missing values imputed
@@ -67,10 +67,10 @@ def check_groups(rows: RowGroups, X: Table) -> None:
 
 
 def group_data(X: Table, rows: RowGroups, scale: bool, count: int | None) -> GroupedData:
-    """Centre each group by its own means, and impute missing values.
+    """Centre each group by its means, and impute missing values.
 
     With ``scale``, columns are divided by their standard deviations within groups. ``count`` is the
-    number of components of the imputation; None for the number that exceeds noise.
+    number of components of the imputation; with None, those that exceed noise are used.
     """
     check_groups(rows, X)
     missing = container_of(X).has_missing(X)
@@ -103,7 +103,7 @@ def group_data(X: Table, rows: RowGroups, scale: bool, count: int | None) -> Gro
 
 
 def _group_statistics(group_rows: Table, missing: bool) -> _GroupStatistics:
-    """Return means and squared deviations of the rows of a group."""
+    """Compute means and squared deviations of the columns within a group."""
     n, width = group_rows.shape
     observed_columns = np.arange(width)
     if missing:
@@ -146,7 +146,7 @@ def _check_variation(varying: np.ndarray, rows: RowGroups, width: int) -> None:
 
 
 def _impute_means(mean: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Replace the mean of a group without observations by that of the others."""
+    """Replace means of groups without observations by the other groups' mean."""
     is_observed = ~np.isnan(mean)
     weights = is_observed * sizes[:, None]
     pooled = np.sum(np.where(is_observed, mean, 0.0) * weights, axis=0) / weights.sum(axis=0)
@@ -156,7 +156,7 @@ def _impute_means(mean: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def _group_samples(
     group_rows: Table, mean: np.ndarray, size: np.ndarray, positions: np.ndarray
 ) -> GroupSamples:
-    """Return the samples of one group."""
+    """Build the samples of one group."""
     if container_of(group_rows).has_missing(group_rows):
         return GroupSamples(
             IncompleteSamples((group_rows - mean) / size, ~np.isnan(group_rows)), positions

@@ -1,15 +1,15 @@
-"""Several groups of samples (batches, donors).
+"""Model of several groups of samples, such as batches or donors.
 
 Model: x = Lambda z + mu_g + noise for a sample of group g, with z ~ N(0, diag(v_g)) and noise
-variance 1/tau_g. All groups share the loadings; means, noise variances and factor variances v_g are
-specific to each group. A factor with v_gk = 0 is inactive in group g. The scale of a factor is
-fixed by sum_g n_g v_gk = n, unit variance over all samples.
+variance 1/tau_g. The loadings are common to all groups; means, noise variances and factor variances
+v_g are specific to each group. A factor with v_gk = 0 is inactive in group g. The scale of a factor
+is fixed by sum_g n_g v_gk = n, that is, unit variance over all samples.
 
 The objective is the lower bound of the log evidence of `model.step`, summed over the groups.
 
-The multi-group model is that of [AABD20], who use mean-field updates. Here the factors are
-integrated out in the update of v, which can be exactly zero. Columns that are constant or entirely
-missing in a group are not part of the model of this group.
+The multi-group model is that of [AABD20], who use mean-field updates. Here, the factors are
+integrated out in the update of v, so that v can be exactly zero. Columns that are constant or
+entirely missing in a group are excluded from the model of this group.
 
 Symbols as in `model`, with G groups of n_g samples; v (G, Q), tau (G, p) and mu (G, p).
 """
@@ -29,7 +29,7 @@ class GroupSamples(NamedTuple):
     """Samples of one group."""
 
     samples: Samples  # centred by the means of the group, on its varying columns
-    columns: np.ndarray  # positions of these columns
+    columns: np.ndarray  # positions of the varying columns
 
 
 class FactorVariances(NamedTuple):
@@ -58,7 +58,7 @@ class GroupedSamples(Samples):
             self.squares[member.columns] += member.samples.squares
 
     def initial(self, lay: ViewLayout, pooled: State) -> State:
-        """Return the initial state from that of all samples as one group."""
+        """Convert the state of all samples as one group to an initial state."""
         now = pooled.ahead
         G, Q = len(self.members), now.L.shape[1]
         tau = np.ones((G, self.p))
@@ -78,7 +78,7 @@ class GroupedSamples(Samples):
         mu: Array,
         scores: Scores | None = None,
     ) -> FactorMoments:
-        """Return the moments of all groups, multiplied by the noise precisions."""
+        """Compute the moments of all groups, multiplied by noise precisions."""
         assert isinstance(scores, FactorVariances)
         assert C is not None
         Q = L.shape[1]
@@ -91,7 +91,7 @@ class GroupedSamples(Samples):
             G[at] += tau[g, at, None] * m.G
             zz += m.zz
             mean_squares += m.mean_squares
-            # The optimal v given q(z). A factor that is inactive in a group stays inactive.
+            # This v is optimal given q(z). A factor that is inactive in a group remains inactive.
             new_v[g] = np.diagonal(m.zz) / samples.n
             active = v > 0
             ratio = float(np.sum(np.log(new_v[g, active] / v[active])))
@@ -115,7 +115,7 @@ class GroupedSamples(Samples):
     def update_offsets_and_noise(
         self, lay: ViewLayout, now: FactorParameters, m: FactorMoments, L: Array, C: Array | None
     ) -> tuple[Array, UpdatedNoise]:
-        """Return mu and the noise of each group."""
+        """Update mu and the noise of each group."""
         assert C is not None
         mu, tau, log_density = np.zeros(now.mu.shape), np.ones(now.tau.shape), 0.0
         for g, ((samples, at), moments) in enumerate(zip(self.members, m.groups, strict=True)):
@@ -129,7 +129,7 @@ class GroupedSamples(Samples):
         return mu, UpdatedNoise(tau, None, log_density)
 
     def max_precisions(self, lay: ViewLayout) -> np.ndarray:
-        """Return the (G, p) maximum noise precisions; 1 for columns outside a group."""
+        """Compute maximum noise precisions (G, p); 1 for columns outside a group."""
         largest = np.ones((len(self.members), self.p))
         for row, (samples, at) in zip(largest, self.members, strict=True):
             part = sub_layout(lay, at)
@@ -152,11 +152,11 @@ def update_factors(
     mu: np.ndarray,
     v: np.ndarray,
 ) -> tuple[np.ndarray, FactorMoments]:
-    """Return the factor variances of a group and the moments of the factors.
+    """Update the factor variances of a group and the moments of the factors.
 
-    For complete data all samples share one posterior covariance, and the optimal variance of one
-    factor given the others has a closed form. With missing values the variances stay as they are;
-    their update from q(z) increases the bound as well.
+    For complete data, all samples have the same posterior covariance, and the optimal variance of
+    one factor given the others has a closed form. With missing values, the variances are unchanged
+    here; their later update from q(z) also increases the bound.
     """
     if not isinstance(samples, CompleteSamples):
         r = np.sqrt(v)
@@ -182,7 +182,7 @@ def update_factors(
 
 
 def covariance(v: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return (diag(1/v) + P)^-1, finite for v = 0, and -log det(I + diag(v) P)."""
+    """Compute (diag(1/v) + P)^-1, also for v = 0, and -log det(I + diag(v) P)."""
     r = np.sqrt(v)
     B = np.eye(v.size) + r[:, None] * P * r
     S = r[:, None] * np.linalg.inv(B) * r
@@ -193,8 +193,8 @@ def optimal_factor_variances(v: np.ndarray, P: np.ndarray, second: np.ndarray) -
     """Update each factor variance to its optimum given the others, in one sweep.
 
     With the factors integrated out, the bound of a sample has the form of
-    `loadings.update_ard_rows` as a function of v_k, and s is the same for all samples. The maximum
-    is at (<q^2> - s) / s^2, or at zero if the mean <q^2> over the samples is below s.
+    `loadings.update_ard_rows` as a function of v_k, where s is the same for all samples. The
+    maximum is at (<q^2> - s) / s^2, or at zero if <q^2>, the mean over the samples, is below s.
 
     P (Q, Q) is <Lambda' diag(tau) Lambda>, and ``second`` (Q, Q) is the mean of y y' over the
     samples, y = Lambda' diag(tau) (x - mu).

@@ -1,7 +1,7 @@
-"""Factors of the residuals: more factors while the evidence increases.
+"""Addition of factors of the residuals while the evidence increases.
 
-A weak factor does not exceed the noise in the spectrum of the data. In the residuals of the other
-factors, with sparse scores and loadings, it does.
+In the spectrum of the data, weak factors do not exceed the noise. In the residuals of the other
+factors, with sparse scores and loadings, they do.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .scores import SparseScores
 # Iterations of a factor on the residuals.
 N_RESIDUAL_ITERATIONS = 10
 RESIDUAL_TOL = 1e-6  # minimum gain per entry
-# Minimum gain of the bound by a factor. Smaller gains are those of further iterations.
+# Minimum gain of the bound by a factor. Smaller gains may be due to further iterations alone.
 MIN_GAIN = 1.0
 
 
 def add_factors(
     data: SparseScores, state: State, lay: ViewLayout, run_from: RunFrom
 ) -> tuple[State, ViewLayout]:
-    """Add one shared factor of the residuals at a time, while the bound increases."""
+    """Add shared factors of the residuals one by one while the bound increases."""
     while lay.block.size < min(data.n, data.p) - 1:
         factor = _residual_factor(data, state.ahead, lay)
         if factor is None:
@@ -48,7 +48,7 @@ def _residual_factor(
     """Fit one factor to the residuals; None if it has no loadings."""
     assert isinstance(now.scores, PointNormal)
     op = residual_operator(data, now)
-    alone = SparseScores(op, None if data.seen is None else data.seen > 0, data.root)
+    alone = SparseScores(op, None if data.seen is None else data.seen.seen, data.root)
     scale = np.sqrt(lay.of_columns(now.tau))
     direction = np.asarray(spectrum(op.scale_columns(scale), 1).directions(1))[:, 0]
     Z = op.matmul((scale * direction)[:, None])
@@ -76,19 +76,19 @@ def _residual_factor(
 
 
 def residual_operator(data: SparseScores, now: FactorParameters) -> Operator:
-    """Return the residuals of the current factors; zero for missing entries."""
+    """Compute the residuals of the current factors; zero if missing."""
     assert isinstance(now.scores, PointNormal)
     left = np.column_stack([now.scores.mean, data.root])
     right = np.vstack([now.L.T, now.mu])
     if data.seen is None:
         return data.op.subtract_product(left, right)
-    return DenseOperator(data.seen * (data.op.dense() - left @ right))
+    return DenseOperator(data.seen.seen * (data.op.dense() - left @ right))
 
 
 def _append(
     now: FactorParameters, lay: ViewLayout, factor: FactorParameters
 ) -> tuple[State, ViewLayout]:
-    """Return the start of a model with one more shared factor."""
+    """Initialise a model with an additional shared factor."""
     L = np.column_stack([now.L, factor.L])
     assert now.sparse is not None
     assert factor.sparse is not None
@@ -109,7 +109,7 @@ def _append(
 
 
 def _join(first: PointNormal, second: PointNormal) -> PointNormal:
-    """Return the posterior of the factors of both."""
+    """Concatenate the posteriors of two sets of factors."""
     parts = {
         name: np.hstack([getattr(first, name), getattr(second, name)]) for name in FACTOR_FIELDS
     }

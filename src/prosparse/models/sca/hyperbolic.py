@@ -1,6 +1,6 @@
 """Generalised hyperbolic prior, [AB08] (5), (10) and appendix B.
 
-A loading is Gaussian; its precision y given the loading has a generalised inverse Gaussian
+A loading is Gaussian given its precision y. Given the loading, y has a generalised inverse Gaussian
 distribution
 
     y ~ N^-(omega, chi, phi):  density proportional to y^(omega-1) exp(-(chi/y + phi y) / 2)
@@ -19,7 +19,7 @@ from ...numerics.bessel import log_kv_and_ratio, scaled_k
 
 
 def bessel_ratio(omega: float, z: np.ndarray) -> np.ndarray:
-    """Return R_omega(z) = K_{omega+1}(z) / K_omega(z), [AB08] (30)."""
+    """Compute R_omega(z) = K_{omega+1}(z) / K_omega(z), [AB08] (30)."""
     z = np.asarray(z, dtype=float)
     ratio: np.ndarray
     if -1.0 <= omega <= 0.0:  # K_{-nu} = K_nu: both orders lie in [0, 1]
@@ -37,11 +37,11 @@ def bessel_ratio(omega: float, z: np.ndarray) -> np.ndarray:
 class HyperbolicPrior:
     """Density p(l) of [AB08] (10): a scale mixture of Gaussians.
 
-    ``shape`` is a / DQ of [AB08] and ``rate`` is b. ``shape = 1`` is the Laplace prior, ``shape =
-    rate = 0`` Normal-Jeffreys, 1/|l|. The prior is improper, without normalising constant, if
-    ``shape`` or ``rate`` is zero. For ``shape <= 1/2`` the density at zero is infinite, (11); an
-    exact zero is then evaluated at ``smallest``, so that the posterior density of sparse loadings
-    is finite.
+    ``shape`` is a / DQ in [AB08], and ``rate`` is b. With ``shape = 1``, the prior is Laplace; with
+    ``shape = rate = 0``, it is Normal-Jeffreys, 1/|l|. If ``shape`` or ``rate`` is zero, the prior
+    is improper and has no normalising constant. If ``shape <= 1/2``, the density at zero is
+    infinite, (11). Exact zeros are then evaluated at ``smallest``, so that the posterior density of
+    sparse loadings is finite.
     """
 
     def __init__(self, shape: float, rate: float, smallest: float = 1e-12):
@@ -50,7 +50,7 @@ class HyperbolicPrior:
         self.l1 = math.sqrt(2.0 * self.rate)
 
     def slope(self, w: np.ndarray) -> np.ndarray:
-        """Return -d log p / dl = <gamma> l at l > 0, with <gamma> of (23)."""
+        """Compute -d log p / dl = <gamma> l at l > 0, with <gamma> of (23)."""
         slope: np.ndarray
         if self.shape == 1.0:
             slope = np.full(np.shape(w), self.l1)
@@ -63,7 +63,7 @@ class HyperbolicPrior:
         return slope
 
     def curvature(self, w: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        """Return -d^2 log p / dl^2, from R' = R^2 - 1 - (2 omega + 1) R / z."""
+        """Compute -d^2 log p / dl^2 from R' = R^2 - 1 - (2 omega + 1) R / z."""
         curvature: np.ndarray
         if self.shape == 1.0:
             curvature = np.zeros(np.shape(w))
@@ -76,7 +76,7 @@ class HyperbolicPrior:
         return curvature
 
     def log_density(self, w: np.ndarray) -> np.ndarray:
-        """Return log p(l), (10) and (11)."""
+        """Compute log p(l), (10) and (11)."""
         size = np.abs(np.asarray(w, dtype=float))
         if self.shape <= 0.5:
             size = np.maximum(size, self.smallest)
@@ -93,7 +93,7 @@ class HyperbolicPrior:
         return value
 
     def _proper_log_density(self, size: np.ndarray) -> np.ndarray:
-        """Return log p(l) of a proper prior from |l|."""
+        """Compute log p(l) of a proper prior from |l|."""
         positive = size > 0
         safe = np.where(positive, size, 1.0)
         z = self.l1 * safe

@@ -1,7 +1,7 @@
-"""Starting point for data with missing values: the fit to imputed data.
+"""Starting values for data with missing values, from imputed data.
 
-An iteration on complete data costs a fraction of one on incomplete data, and most iterations only
-rotate the factors towards sparse loadings. Imputed data serve that purpose as well. A few
+An iteration on complete data is much faster than on incomplete data, and most iterations only
+rotate the factors towards sparse loadings. Imputed data are sufficient for this purpose. A few
 iterations on the observed entries follow.
 """
 
@@ -29,11 +29,11 @@ def fit_imputed(
     max_iter: int,
     tol: float,
 ) -> State:
-    """Return the state in which the iterations on the observed entries start.
+    """Compute the initial state of the iterations on the observed entries.
 
     ``imputed`` is the centred data matrix with imputed values, and ``first`` the start of its ARD
-    fit. Factors that lost all loadings have those of ``first`` again, because the observed entries
-    may support them.
+    fit. Factors without remaining loadings are reset to those of ``first``, because the observed
+    entries may support these factors.
     """
     n, p = imputed.shape
     samples = CompleteSamples(reduce_rows(imputed), n)

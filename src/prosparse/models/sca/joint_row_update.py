@@ -1,9 +1,9 @@
 """Joint update of all prior variances of a variable, for many factors.
 
-A sweep over the loadings of a row takes Q rank-one updates of a Q x Q covariance, each limited by
-memory access. The joint update sets each prior variance to its optimum given the current others and
-needs two factorisations. Factors are nearly uncorrelated given the samples, so that it is nearly as
-good as a sweep. If the evidence of a row decreases, the row is swept instead.
+A sweep over the loadings of a row requires Q rank-one updates of a Q x Q covariance, each limited
+by memory access. The joint update sets each prior variance to its optimum given the current others
+and requires two factorisations. It is nearly as good as a sweep, because the scores of different
+factors are nearly uncorrelated. If the evidence of a row decreases, the row is swept instead.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class RowPosteriors(NamedTuple):
 
 
 def gain(ratio: Array) -> Array:
-    """Return the optimal gain in log evidence of a loading with r = q^2 / s."""
+    """Compute the gain in log evidence of a loading with r = q^2 / s."""
     return 0.5 * (ratio - 1.0 - array_namespace(ratio).log(ratio))
 
 
 def posterior(t: np.ndarray, tau: np.ndarray, A: np.ndarray, G: np.ndarray) -> RowPosteriors:
-    """Return the posterior (26) by the Cholesky factors of B.
+    """Compute the posterior (26) from the Cholesky factors of B.
 
     B = I + tau t^1/2 A t^1/2 for prior variances t (r, k), noise precisions tau (r,), sums A (1 or
     r, k, k) of <z z'> and sums G (r, k) of (x - mu) <z>.
@@ -43,7 +43,7 @@ def posterior(t: np.ndarray, tau: np.ndarray, A: np.ndarray, G: np.ndarray) -> R
     V *= root[:, None, :]
     V.reshape(r, -1)[:, :: k + 1] += 1.0
     for B in V:
-        # B is symmetric: its transpose has the memory order of LAPACK and is not copied.
+        # B is symmetric, and its transpose has the memory order of LAPACK, which avoids a copy.
         factor, failed = dpotrf(B.T, lower=1, clean=1, overwrite_a=1)
         if failed:
             raise np.linalg.LinAlgError("precision matrix of the loadings is not finite")
@@ -57,14 +57,14 @@ def posterior(t: np.ndarray, tau: np.ndarray, A: np.ndarray, G: np.ndarray) -> R
 def row_evidence(
     rows: RowPosteriors, tau: np.ndarray, G: np.ndarray, cost: np.ndarray
 ) -> np.ndarray:
-    """Return the (r,) log evidence of each row minus the cost of its loadings."""
+    """Compute the log evidence of each row minus the cost of loadings, (r,)."""
     fit = 0.5 * (tau * np.sum(G * rows.L, axis=1) - rows.log_det)
     value: np.ndarray = fit - np.sum(np.where(rows.t > 0, cost, 0.0), axis=1)
     return value
 
 
 def optimal_included_variances(rows: RowPosteriors, cost: np.ndarray) -> np.ndarray:
-    """Return the (r, k) optimal prior variance of each included loading.
+    """Compute the optimal prior variance of each included loading, (r, k).
 
     Each is optimal given the others, and zero if the gain of the loading is below its cost. For a
     loading l with posterior variance c, q and s of `loadings.update_ard_rows` are l / c and 1 / c -
@@ -79,7 +79,7 @@ def optimal_included_variances(rows: RowPosteriors, cost: np.ndarray) -> np.ndar
 def optimal_variance(
     q: np.ndarray, s: np.ndarray, cost: np.ndarray, among: np.ndarray
 ) -> np.ndarray:
-    """Return (q^2 - s) / s^2 if the gain exceeds the cost, else zero."""
+    """Compute the optimum (q^2 - s) / s^2, or 0 if the gain is below the cost."""
     safe_s = np.where(s > 0, s, 1.0)
     ratio = np.where(among & (s > 0) & (q * q > s), q * q / safe_s, 1.0)
     return np.where(gain(ratio) > cost, (q * q - s) / (safe_s * safe_s), 0.0)
@@ -95,11 +95,11 @@ def optimal_excluded_variances(
     cost: np.ndarray,
     min_residual_squares: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return row, factor and variance of loadings to include.
+    """Find loadings to include; return rows, factors and variances.
 
-    ``rows`` are the posteriors of the included loadings, of the factors ``positions`` (r, k).
+    ``rows`` contains the posteriors of the included loadings for the factors ``positions`` (r, k).
     ``min_residual_squares`` (1 or r, Q) is a lower bound of A_jj after regression on the other
-    factors, by which few loadings need the exact s.
+    factors, so that the exact s is required for only a few loadings.
     """
     index = np.arange(positions.shape[0])[:, None], positions
     L, inside = np.zeros(G.shape), np.zeros(G.shape, dtype=bool)

@@ -1,16 +1,16 @@
 """Non-Gaussian likelihoods: quadratic lower bounds of log p(x | eta).
 
 eta = l'z + mu is the linear predictor of an entry. A quadratic bound k + b eta - w eta^2 / 2 has a
-closed-form expectation under q(z) q(Lambda). It acts as a Gaussian entry b / w with noise precision
-w, so that all Gaussian updates apply and the objective is non-decreasing.
+closed-form expectation under q(z) q(Lambda). The entry is then equivalent to a Gaussian entry b / w
+with noise precision w, so that all Gaussian updates apply and the objective is non-decreasing.
 
-"bernoulli"  p = 1 / (1 + exp(-eta)). The bound of [JJ00] is the tightest quadratic one. It touches
-    at eta^2 = xi^2; the optimal xi^2 is the expectation of eta^2.
+"bernoulli"  p = 1 / (1 + exp(-eta)). The bound of [JJ00] is the tightest quadratic bound. It is
+    exact at eta^2 = xi^2, and the optimal xi^2 is the expectation of eta^2.
 "poisson"    Rate s log(1 + exp(eta) / s), which is exp(eta) far below the threshold s and linear in
-    eta above: exp(eta) itself has no quadratic bound. With s = 1 (MOFA) effects are additive from
-    counts of 1 on. Here s is three times the largest count of the column, so that effects are
-    multiplicative. The rate is bounded as above. x times the log rate is bounded by its largest
-    curvature [SB12], tight at the mean of eta.
+    eta above, because exp(eta) has no quadratic bound. With s = 1 (MOFA), effects are additive for
+    counts above 1. Here, s is three times the largest count of the column, so that effects are
+    multiplicative. The bound of the rate follows from that of [JJ00]. The bound of x times the log
+    rate has the largest curvature of this function [SB12] and is exact at the mean of eta.
 
 [JJ00]  T. Jaakkola, M. Jordan. Bayesian parameter estimation via variational methods. Statistics
         and Computing 10, 2000.
@@ -53,14 +53,15 @@ def softplus(u: np.ndarray) -> np.ndarray:
 
 
 def _softplus_bound(second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return w, k of -log(1 + exp(u)) >= k - u/2 - w u^2 / 2, best for E u^2."""
+    """Compute w, k of -log(1 + exp(u)) >= k - u/2 - w u^2 / 2 for E u^2."""
     xi = np.sqrt(np.maximum(second, 1e-12))
-    w = np.tanh(0.5 * xi) / (2.0 * xi)
-    return w, 0.5 * w * xi * xi + 0.5 * xi - softplus(xi)
+    decay = np.exp(-xi)
+    w = (1.0 - decay) / ((1.0 + decay) * (2.0 * xi))  # tanh(xi / 2) / (2 xi)
+    return w, 0.5 * xi * (w * xi - 1.0) - np.log(1.0 + decay)
 
 
 def bernoulli_bound(x: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Quadratic:
-    """Return the best bound of binary entries for these moments of eta, [JJ00]."""
+    """Compute the best bound of binary entries for moments of eta, [JJ00]."""
     w, k = _softplus_bound(mean * mean + variance)
     return Quadratic(w, x - 0.5, k)
 
@@ -68,25 +69,33 @@ def bernoulli_bound(x: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Qu
 def poisson_bound(
     x: np.ndarray, mean: np.ndarray, variance: np.ndarray, linear_threshold: np.ndarray
 ) -> Quadratic:
-    """Return the best bound of counts for these moments of eta."""
+    """Compute the best bound of counts for given moments of eta."""
+    x, mean = np.atleast_1d(x), np.atleast_1d(mean)
     shift = np.log(linear_threshold)
     u = mean - shift
     w, k = _softplus_bound(u * u + variance)
+    w *= linear_threshold
+    k *= linear_threshold
+    b = np.broadcast_to(-0.5 * linear_threshold, w.shape).copy()
+    # Most counts are zero. The log rate concerns the others only.
+    x, u_of_all, shift_of_all = np.broadcast_arrays(x, u, shift)
+    some = np.nonzero(x)
+    count, u = x[some], u_of_all[some]
     rate = softplus(u)
     log_rate = np.where(u > -30.0, np.log(np.maximum(rate, 1e-300)), u)
     slope = np.where(u > -30.0, expit(u) / np.maximum(rate, 1e-300), 1.0)
-    w = linear_threshold * w + MAX_CURVATURE * x
-    b = x * (slope + MAX_CURVATURE * u) - 0.5 * linear_threshold
-    k = linear_threshold * k + x * (log_rate - slope * u - 0.5 * MAX_CURVATURE * u * u)
-    k += x * shift - gammaln(x + 1.0)
+    w[some] += MAX_CURVATURE * count
+    b[some] += count * (slope + MAX_CURVATURE * u)
+    constant = log_rate - slope * u - 0.5 * MAX_CURVATURE * u * u + shift_of_all[some]
+    k[some] += count * constant - gammaln(count + 1.0)
     # Change of variable from u to eta = u + shift.
-    return Quadratic(w, b + w * shift, k - b * shift - 0.5 * w * shift * shift)
+    return Quadratic(w, b + w * shift, k - shift * (b + 0.5 * w * shift))
 
 
 def log_density(
     likelihood: Likelihood, x: np.ndarray, eta: np.ndarray, linear_threshold: np.ndarray
 ) -> np.ndarray:
-    """Return log p(x | eta) of binary entries or counts."""
+    """Compute log p(x | eta) of binary entries or counts."""
     value: np.ndarray
     if likelihood == "bernoulli":
         value = x * eta - softplus(eta)
@@ -99,7 +108,7 @@ def log_density(
 def inverse_link(
     likelihood: Likelihood, eta: np.ndarray, linear_threshold: np.ndarray
 ) -> np.ndarray:
-    """Return the mean of an entry given eta."""
+    """Compute the mean of an entry given eta."""
     value: np.ndarray
     if likelihood == "bernoulli":
         value = expit(eta)
@@ -111,7 +120,7 @@ def inverse_link(
 
 
 def link(likelihood: Likelihood, mean: np.ndarray, linear_threshold: np.ndarray) -> np.ndarray:
-    """Return eta for a mean strictly inside its range."""
+    """Compute eta for a mean strictly inside its range."""
     value: np.ndarray
     if likelihood == "bernoulli":
         value = np.log(mean) - np.log1p(-mean)
@@ -128,7 +137,7 @@ def link(likelihood: Likelihood, mean: np.ndarray, linear_threshold: np.ndarray)
 def mean_and_variance(
     likelihood: Likelihood, eta: np.ndarray, variance: np.ndarray, linear_threshold: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance of an entry with Gaussian eta, by quadrature."""
+    """Compute mean and variance of an entry with Gaussian eta by quadrature."""
     root = np.sqrt(variance)
     first, second = np.zeros_like(eta), np.zeros_like(eta)
     for node, weight in zip(_QUADRATURE_NODES, _QUADRATURE_WEIGHTS, strict=True):

@@ -1,8 +1,8 @@
 """Update of the loadings of each variable given the moments of the factors.
 
 Row i of the loadings depends on the data through A_i (Q x Q, the sum of <z z'> over the samples
-with variable i observed; one matrix for complete data) and g_i = sum_n (x_ni - mu_i) <z_n>. Rows
-are independent given these; the loadings of a row are updated in turn.
+with variable i observed; one matrix for complete data) and g_i = sum_n (x_ni - mu_i) <z_n>. Given
+these moments, rows are independent; the loadings within a row are updated in turn.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .prox import maximise_loading
 MAX_BLOCK_ENTRIES = 2**17
 # Proportion of included loadings above which complete rows are swept.
 DENSE_PROPORTION = 0.5
-# Maximum number of factors with sequential updates; with more, rows are updated jointly.
+# Maximum number of factors with sequential updates; with more factors, rows are updated jointly.
 MAX_SEQUENTIAL_FACTORS = 20
 
 
@@ -53,7 +53,7 @@ class RowData(NamedTuple):
     cost: Array  # (p, Q) minimum gain of an included loading
 
     def take(self, rows: np.ndarray, positions: np.ndarray) -> RowData:
-        """Return some rows, each with the factors at its positions."""
+        """Return some rows, each restricted to the factors at its positions."""
         index = rows[:, None], positions
         A = _submatrices(self.A, rows, positions)
         return RowData(
@@ -69,10 +69,10 @@ def update_ard_rows(
     With the row integrated out, the log marginal likelihood as a function of one t_ij is
     -1/2 log(1 + t s) + 1/2 q^2 t / (1 + t s). Its maximum is (q^2 - s) / s^2, or zero if q^2 <= s
     (Faul & Tipping 2002; cf. gamma = 1/<l^2> in (27)). A loading gains (r - 1 - log r) / 2 with r =
-    q^2 / s, and is included if that exceeds ``cost`` (p, Q).
+    q^2 / s, and is included if this gain exceeds ``cost`` (p, Q).
     """
     data = RowData(t, tau, A, G, allowed, cost)
-    if not is_numpy(t):  # screening costs more than a sweep on an accelerator
+    if not is_numpy(t):  # on an accelerator, screening is slower than a sweep
         return _sweep(data)
     p, Q = t.shape
     rows = LoadingPosteriors(np.zeros((p, Q)), np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros(p))
@@ -102,9 +102,9 @@ def _write_rows(
 
 
 def _update_jointly(rows: LoadingPosteriors, data: RowData) -> np.ndarray:
-    """Update all loadings of each row at once and return the rows that fail.
+    """Update all loadings of each row jointly; return the rows that fail.
 
-    The others are written into ``rows``. A row fails if its evidence decreases.
+    A row fails if its evidence decreases; all other rows are written into ``rows``.
     """
     t, tau, A, G, allowed, cost = data
     before, optimal = np.zeros(t.shape[0]), np.zeros(t.shape)
@@ -133,7 +133,7 @@ def _update_jointly(rows: LoadingPosteriors, data: RowData) -> np.ndarray:
 
 
 def _may_be_nonzero(data: RowData) -> np.ndarray:
-    """Return the (p, Q) loadings that are included, or could be in an empty row."""
+    """Mask loadings that are included, or could be in an empty row, (p, Q)."""
     t, tau, A, G, allowed, _ = data
     diagonal = np.diagonal(A, axis1=1, axis2=2)
     candidates: np.ndarray = (t > 0) | (allowed & (tau[:, None] * G * G > diagonal))
@@ -143,8 +143,8 @@ def _may_be_nonzero(data: RowData) -> np.ndarray:
 def _candidates(data: RowData) -> np.ndarray:
     """Return a mask (p, Q) of included and candidate loadings.
 
-    The gain of a loading is bounded by q and by the minimum of s, the residual sum of squares of a
-    factor after regression on all others.
+    A bound of the gain of a loading follows from q and the minimum of s, the residual sum of
+    squares of a factor after regression on all others.
     """
     t, tau, A, G, allowed, cost = data
     inside = t > 0
@@ -163,7 +163,7 @@ def _candidates(data: RowData) -> np.ndarray:
 
 
 def _min_residual_squares(A: np.ndarray) -> np.ndarray:
-    """Return 1 / (A^-1)_jj (1 or p, Q), reduced for rounding; zero if unknown."""
+    """Compute lower bounds of 1 / (A^-1)_jj, (1 or p, Q); zero if unknown."""
     try:
         residual_squares: np.ndarray = 1.0 / np.diagonal(np.linalg.inv(A), axis1=1, axis2=2)
     except np.linalg.LinAlgError:  # a factor is zero in all samples
@@ -199,7 +199,7 @@ def _blocks_of_similar_width(
 
 
 def _submatrices(A: np.ndarray, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Return the moments of the factors at the positions of each row."""
+    """Select the moments of the factors at the positions of each row."""
     if positions.shape[1] == A.shape[1]:
         return A if A.shape[0] == 1 else A[rows]
     across, down = positions[:, :, None], positions[:, None, :]
@@ -211,13 +211,13 @@ def _blocks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
 
 def row_covariances(t: np.ndarray, tau: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (Gamma + tau A)^-1 of (26), also for t = 0, and its log det."""
+    """Compute (Gamma + tau A)^-1 of (26), also for t = 0, and its log det."""
     C, log_det = _covariances(t.T, tau, _rows_last(A))
     return C.transpose(2, 0, 1), log_det
 
 
 def _rows_last(A: Array) -> Array:
-    """Return (Q, Q, 1 or p): arithmetic runs along the many rows."""
+    """Move the row axis last, (Q, Q, 1 or p), for faster arithmetic."""
     xp = array_namespace(A)
     return xp.asarray(xp.permute_dims(A, (1, 2, 0)), copy=True)
 
@@ -257,8 +257,8 @@ def _sweep(data: RowData) -> LoadingPosteriors:
     L = tau * xp.sum(C * G, axis=1)
     for j in range(Q):
         A_j, inside, sigma = A[j, ...], t[j, :] > 0, xp.asarray(C[j, j, :], copy=True)
-        # u: change of the posterior mean of the row with loading j. It is a column of C for an
-        # included loading, and e_j - tau C A_j for an excluded one.
+        # u is the change of the posterior mean of the row with loading j: a column of C for an
+        # included loading, and e_j - tau C A_j for an excluded loading.
         u = C[:, j, :] / xp.where(inside, sigma, 1.0)
         if not (is_numpy(t) and inside.all()):
             if A_j.shape[1] == 1:
@@ -271,7 +271,7 @@ def _sweep(data: RowData) -> LoadingPosteriors:
         s = tau * xp.sum(A_j * u, axis=0)
         mean_without = L - u * L[j, :]  # posterior mean without loading j
         q = tau * (G[j, :] - xp.sum(A_j * mean_without, axis=0))
-        # s = 0 for a factor that is zero in all samples of the row.
+        # s is 0 for a factor that is zero in all samples of the row.
         positive = xp.where(s > 0, s, 1.0)
         ratio = xp.where(allowed[j, :] & (q * q > s), q * q / positive, 1.0)
         optimal = xp.where(gain(ratio) > cost[j, :], (q * q - s) / (positive * positive), 0.0)
@@ -296,7 +296,7 @@ def _transposed_copy(part: Array) -> Array:
 
 
 def loadings_divergence(rows: LoadingPosteriors) -> float:
-    """Return KL(q(Lambda) | N(0, 1/gamma)) of the included loadings."""
+    """Compute KL(q(Lambda) | N(0, 1/gamma)) of the included loadings."""
     xp = array_namespace(rows.t)
     inside = rows.t > 0
     second = xp.linalg.diagonal(rows.C) + rows.L**2
@@ -314,8 +314,8 @@ def update_map_rows(
 ) -> np.ndarray:
     """Update the MAP loadings, [AB08] (20), by exact coordinate ascent.
 
-    Iteratively reweighted ridge regression approaches zero but never reaches it. The maximum over
-    one loading, with the scale gamma integrated out, can be exactly zero.
+    Iteratively reweighted ridge regression never reaches zero exactly. The maximum over one
+    loading, with the scale gamma integrated out, can be exactly zero.
     """
     L = L.copy()
     for j in range(L.shape[1]):

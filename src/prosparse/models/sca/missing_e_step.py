@@ -1,13 +1,13 @@
 """E step for data with missing values, by patterns of missing values.
 
-The posterior of a row has precision I + sum of tau_i <l_i l_i'> over its observed variables. Rows
-with the same pattern share it. Sums over rows are products with the binary matrix of patterns, and
-use the lower triangles of symmetric matrices.
+The posterior of a row has precision I + sum of tau_i <l_i l_i'> over its observed variables, which
+is the same for all rows with the same pattern. Sums over rows are products with the binary matrix
+of patterns, and use the lower triangles of symmetric matrices.
 
-Let r be the number of patterns, and g that of missing (or observed, if fewer) entries of the
-patterns. An iteration takes 2 g Q^2 multiplications for the sums, 4 n p Q for products with the
-data and about r Q^3 for the inverses. Memory in addition to the data: g positions, n Q means and
-the matrices of one block.
+Let r be the number of patterns, and g the number of missing (or observed, if fewer) entries of the
+patterns. An iteration requires 2 g Q^2 multiplications for the sums, 4 n p Q for products with the
+data and about r Q^3 for the inverses. In addition to the data, g positions, n Q means and the
+matrices of one block are stored.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from scipy.linalg import lapack
 
 from ...data.observation_mask import Observed
 from .model import Scores
+from .packed import pack, pack_outer, unpack
 from .samples import FactorMoments, Samples
 
 # Maximum size of the covariances of a block of patterns.
@@ -28,15 +29,15 @@ MAX_PATTERN_ENTRIES = 2**19
 MAX_RESIDUAL_ENTRIES = 2**17
 # Minimum matrix size for one Cholesky factorisation per matrix instead of a stacked LU inverse.
 MIN_CHOLESKY_SIZE = 12
-# Maximum precision computed as a difference of two sums. The cancellation error remains far below
-# 1, the smallest eigenvalue.
+# Maximum precision computed as a difference of two sums, so that the cancellation error remains far
+# below 1, the smallest eigenvalue.
 MAX_SUBTRACTED_PRECISION = 1e-9 / np.finfo(float).eps
 # Signal-to-noise ratio above which the likelihood is computed from explicit residuals.
 MAX_SIGNAL_TO_NOISE = 1e4
 
 
 class PatternPosteriors(NamedTuple):
-    """q(z_n) of the rows of a block of patterns."""
+    """Posterior q(z_n) of the rows of a block of patterns."""
 
     patterns: slice
     rows: np.ndarray  # positions of the rows, ordered by pattern
@@ -48,10 +49,11 @@ class PatternPosteriors(NamedTuple):
 
 
 class IncompleteSamples(Samples):
-    """Data with missing values: q(z_n) depends on the observed entries of a row.
+    """Samples with missing values, grouped by pattern.
 
-    Rows with the same missing variables share S_n. A missing view therefore costs one additional
-    covariance, not one per sample.
+    q(z_n) depends on the observed entries of a row, but rows with the same missing variables have
+    the same covariance S_n. A missing view therefore requires one additional covariance instead of
+    one per sample.
     """
 
     def __init__(self, X: np.ndarray, seen: np.ndarray):
@@ -73,24 +75,18 @@ class IncompleteSamples(Samples):
     ) -> Iterator[PatternPosteriors]:
         """Yield q(z_n) by [AB08] (17) or, with covariances C of the loadings, (25)."""
         Q = L.shape[1]
-        lower = np.tril_indices(Q)
-        outer = L[:, lower[0]] * L[:, lower[1]]  # (p, Q (Q + 1) / 2)
-        if C is not None:
-            outer += C[:, lower[0], lower[1]]
-        outer *= tau[:, None]
+        outer = tau[:, None] * pack_outer(L, C)
         weighted = tau[:, None] * L
         direct = not np.max(outer.sum(axis=0), initial=0.0) < MAX_SUBTRACTED_PRECISION
-        # The contribution of the offsets to tau L'(x - mu) depends on the pattern only.
+        # The contribution of the offsets to tau L'(x - mu) depends only on the pattern.
         terms = np.hstack([outer, mu[:, None] * weighted])
-        triangle_index = np.empty((Q, Q), dtype=int)  # position of each entry in the lower triangle
-        triangle_index[lower] = triangle_index.T[lower] = np.arange(lower[0].size)
         Y = self.X @ weighted
         ends = np.cumsum(self.in_pattern)
         step = max(1, MAX_PATTERN_ENTRIES // (Q * Q))
         for start in range(0, ends.size, step):
             block = slice(start, min(start + step, ends.size))
             sums = self.patterns.sums(block, terms, direct)
-            precision = sums[:, triangle_index]
+            precision = unpack(sums[:, :-Q], Q)
             precision.reshape(len(sums), -1)[:, :: Q + 1] += 1.0
             S, log_det = invert_stack(precision)
             begin = ends[start - 1] if start else 0
@@ -98,18 +94,19 @@ class IncompleteSamples(Samples):
             parts = _pattern_slices(self.in_pattern[block])
             y = Y[rows] - np.repeat(sums[:, -Q:], self.in_pattern[block], axis=0)
             z = _multiply_rows(S, y, parts)
-            # One step of iterative refinement, because S is inaccurate if the noise is small.
+            # One step of iterative refinement is used, because S is inaccurate if the noise is
+            # small.
             z = z + _multiply_rows(S, y - _multiply_rows(precision, z, parts), parts)
             yield PatternPosteriors(block, rows, parts, S, log_det, y, z)
 
     def squared_distances(
         self, L: np.ndarray, tau: np.ndarray, mu: np.ndarray, Z: np.ndarray
     ) -> np.ndarray:
-        """Return x' (L L' + 1/tau)^-1 x of the observed entries, from the means Z.
+        """Compute x' (L L' + 1/tau)^-1 x of observed entries from the means Z.
 
         The value is the minimum of tau |x - L z|^2 + |z|^2, attained at the mean of q(z), so that
-        errors of z have second order. The equivalent tau |x|^2 - <z>' S^-1 <z> suffers from
-        cancellation if the noise is small.
+        errors of z have only a second-order effect. The equivalent tau |x|^2 - <z>' S^-1 <z>
+        suffers from cancellation if the noise is small.
         """
         squared_distances: np.ndarray = np.sum(Z * Z, axis=1)
         step = max(1, MAX_RESIDUAL_ENTRIES // self.p)
@@ -131,11 +128,9 @@ class IncompleteSamples(Samples):
         mu: np.ndarray,
         scores: Scores | None = None,
     ) -> FactorMoments:
-        """Return the sums over the rows of the moments of q(z) (E step)."""
+        """Compute the sums over the rows of the moments of q(z) (E step)."""
         p, Q = L.shape
-        lower = np.tril_indices(Q)
-        half = lower[0].size
-        sums = np.zeros((p, half + Q))  # lower triangles of <z z'>, and <z>
+        sums = np.zeros((p, Q * (Q + 1) // 2 + Q))  # lower triangles of <z z'>, and <z>
         zz = np.zeros((Q, Q))
         Z, log_det, explained = np.empty((self.n, Q)), 0.0, 0.0
         for q in self.posteriors(L, C, tau, mu):
@@ -143,19 +138,16 @@ class IncompleteSamples(Samples):
             second = _sums_of_outer_products(q)
             second += count[:, None, None] * q.S
             zz += second.sum(axis=0)
-            terms = np.hstack([second[:, lower[0], lower[1]], _sums_of_means(q)])
+            terms = np.hstack([pack(second), _sums_of_means(q)])
             sums += self.patterns.sums_over_rows(q.patterns, terms)
             log_det += float(count @ q.log_det)
             explained += float(np.sum(q.Y * q.Z))
             Z[q.rows] = q.Z
         squares = float(tau @ (self.squares + mu * (self.observed * mu - 2.0 * self.sums)))
         if C is None and squares > MAX_SIGNAL_TO_NOISE * self.observed.sum():
-            # Avoid cancellation in the exact likelihood of point estimates.
+            # This avoids cancellation in the exact likelihood of point estimates.
             explained = squares - float(np.sum(self.squared_distances(L, tau, mu, Z)))
-        A = np.empty((p, Q, Q))
-        A[:, lower[0], lower[1]] = sums[:, :half]
-        A[:, lower[1], lower[0]] = sums[:, :half]
-        z_sum = sums[:, half:]
+        A, z_sum = unpack(sums[:, :-Q], Q), sums[:, -Q:]
         G = self.X.T @ Z - mu[:, None] * z_sum
         return FactorMoments(A, G, z_sum, zz, log_det, explained, np.sum(Z * Z, axis=0))
 
@@ -177,7 +169,7 @@ def _multiply_rows(M: np.ndarray, rows: np.ndarray, parts: list[slice] | None) -
 
 
 def _sums_of_outer_products(q: PatternPosteriors) -> np.ndarray:
-    """Return the sums of <z><z>' over the rows of each pattern."""
+    """Compute the sums of <z><z>' over the rows of each pattern."""
     if q.parts is None:
         single: np.ndarray = q.Z[:, :, None] * q.Z[:, None, :]
         return single
@@ -185,21 +177,21 @@ def _sums_of_outer_products(q: PatternPosteriors) -> np.ndarray:
 
 
 def _sums_of_means(q: PatternPosteriors) -> np.ndarray:
-    """Return the sums of <z> over the rows of each pattern."""
+    """Compute the sums of <z> over the rows of each pattern."""
     if q.parts is None:
         return q.Z
     return np.stack([q.Z[part].sum(axis=0) for part in q.parts])
 
 
 def invert_stack(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return inverses of positive definite matrices and their log determinants."""
+    """Compute inverses and log determinants of positive definite matrices."""
     if P.shape[1] < MIN_CHOLESKY_SIZE:
         S = np.linalg.inv(P)
         return 0.5 * (S + S.transpose(0, 2, 1)), -np.linalg.slogdet(P)[1]
     S, log_det = np.empty_like(P), np.empty(P.shape[0])
     for k, matrix in enumerate(P):
         factor, failed = lapack.dpotrf(matrix.T, lower=1, clean=0)
-        if failed:  # overflow: the objective is NaN and the loop stops
+        if failed:  # after an overflow, the objective is NaN and the loop stops
             S[k] = log_det[k] = np.nan
             continue
         log_det[k] = -2.0 * np.sum(np.log(np.diagonal(factor)))

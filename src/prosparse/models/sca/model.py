@@ -2,18 +2,18 @@
 
 [AB08]  C. Archambeau, F. Bach. Sparse probabilistic projections. NIPS 21, 2008.
 
-Model: x = Lambda z + mu + noise with z ~ N(0, I). The columns of x form views. The factors z are
-shared by all views or private to one view; loadings of a private factor are fixed at zero in the
+Model: x = Lambda z + mu + noise with z ~ N(0, I). The columns of x form views. Each factor is
+shared by all views or private to one view; loadings of private factors are fixed at zero in the
 other views. The noise precision tau is common to the columns of a view [AB08] or specific to each
 column (factor analysis). Columns with the same tau form a noise class.
 
 "ard" (SCA-1): l_ij ~ N(0, t_ij) with a variational posterior of the loadings and estimated t.
-The loadings of a view and a factor share an inclusion probability (`inclusion_prior`). The factor
-precisions Phi of (27) are absorbed into Lambda and t, so that factors have unit variance.
+The loadings of a view on a factor have a common inclusion probability (`inclusion_prior`). The
+factor precisions Phi of (27) are absorbed into Lambda and t, so that factors have unit variance.
 
-"hyperbolic" (SCA-2): generalised hyperbolic prior of l_ij, loadings at the maximum of the log
-posterior. Phi = I is fixed: with Phi as in (19) the posterior is unbounded, because the loadings
-could shrink while the factors grow.
+"hyperbolic" (SCA-2): generalised hyperbolic prior of l_ij, with loadings at the maximum of the log
+posterior. Phi = I is fixed. With Phi as in (19), the posterior would be unbounded, because the
+loadings could shrink while the factors grow.
 
 Symbols: n samples, p variables, Q factors, V views, K noise classes; L (p, Q) loadings, C (p, Q, Q)
 their covariances, t (p, Q) their prior variances, tau (K,) noise precisions, mu (p,) offsets from
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 MAX_FACTORS = 10_000
 
-# Factor variances of a group below this value count as zero.
+# Factor variances of a group below this value are set to zero.
 MIN_VARIANCE = 1e-12
 
 # Minimum noise variance, relative to the mean square of a noise class. The likelihood is unbounded
@@ -56,19 +56,19 @@ MIN_NOISE_RATIO = 1e-10
 N_PSEUDO_SAMPLES_COLUMN = 1.0
 N_PSEUDO_SAMPLES_VIEW = 10.0
 # With learned noise variances, c observed entries have (N_PSEUDO_LEARNED / c)^2 pseudo-samples, at
-# most 1. More keep the noise of nearly collinear columns too large.
+# most 1. With more pseudo-samples, the noise of nearly collinear columns would be overestimated.
 N_PSEUDO_LEARNED = 20.0
 
-# Pseudo-counts of zero and of non-zero loadings in the prior of the inclusion probability of a view
+# Pseudo-counts of zero and non-zero loadings in the prior of the inclusion probability of a view
 # and a factor.
 N_PSEUDO_LOADINGS = 0.5
 
-# Minimum initial noise variance, relative to the mean square of a noise class. With less noise the
+# Minimum initial noise variance, relative to the mean square of a noise class. With less noise, the
 # factors converge slowly.
 MIN_INITIAL_NOISE_RATIO = 1e-3
 
-# Sweeps over the loadings per iteration under the hyperbolic prior. The moments of the factors,
-# which dominate the cost, serve all of them.
+# Number of sweeps over the loadings per iteration under the hyperbolic prior. All sweeps use the
+# same moments of the factors, which dominate the cost.
 N_SWEEPS = 2
 
 
@@ -98,7 +98,7 @@ class ViewLayout(NamedTuple):
     def of_columns(self, values: Array) -> Array:
         """Expand a value per noise class to a value per column.
 
-        Values of several groups (G, p) are those of columns.
+        Values of several groups, (G, p), are already values per column.
         """
         if self.noise_has_prior or values.ndim > 1:
             return values
@@ -112,7 +112,7 @@ class ViewLayout(NamedTuple):
 
 
 class Scores(Protocol):
-    """Posterior or prior of the scores, unless it is N(0, I) for each sample."""
+    """Posterior or prior of scores that differ from N(0, I)."""
 
     def rescale(self, r: Array) -> Any:
         """Return the scores times ``r`` (Q,)."""
@@ -122,7 +122,7 @@ class Scores(Protocol):
 
 
 class FactorParameters(NamedTuple):
-    """Parameters of the model, with G groups of samples if the scores are those of groups."""
+    """Parameters of the model, possibly with G groups of samples."""
 
     L: Array  # (p, Q) loadings: posterior means (ard) or maximum a posteriori (hyperbolic)
     C: Array | None  # (p, Q, Q) posterior covariances (ard)
@@ -149,9 +149,9 @@ def view_layout(
     noise: Noise = "view",
     scale: np.ndarray | None = None,
 ) -> ViewLayout:
-    """Return the layout of shared factors followed by private factors.
+    """Build the layout of shared factors followed by private factors.
 
-    ``scale`` (p,) are the divisors of the columns, None for ones.
+    ``scale`` (p,) contains the divisors of the columns, by default ones.
     """
     if n_shared + sum(private) > MAX_FACTORS:
         raise ParameterError(
@@ -187,9 +187,9 @@ def init(
     prior: Prior,
     system: int = 0,
 ) -> State:
-    """Return the state before the first step.
+    """Compute the state before the first step.
 
-    Learned noise variances are nearly equal in the units ``system``.
+    Learned noise variances are initially nearly equal in the units ``system``.
     """
     L, residual_variance = (as_like(part, samples.squares) for part in (L, residual_variance))
     xp = array_namespace(L)
@@ -210,7 +210,7 @@ def init(
 def initial_parameters(
     lay: ViewLayout, L: Array, tau: Array, mu: Array, prior: Prior
 ) -> FactorParameters:
-    """Return the parameters before the first step."""
+    """Compute the parameters before the first step."""
     if prior == "hyperbolic":
         return FactorParameters(L, None, None, tau, mu)
     xp, (p, Q) = array_namespace(L), L.shape
@@ -227,8 +227,8 @@ def step(samples: Samples, lay: ViewLayout, prior: HyperbolicPrior | None, state
     """Update q(z), the loadings and their prior, mu, tau and the scale of z.
 
     ``prior`` is None for variational posteriors of the loadings (SCA-1). With a hyperbolic prior
-    (SCA-2), the bound is the log posterior of the parameters before the step, or a lower bound of
-    that after the step if q(z) is not exact.
+    (SCA-2), the bound is the log posterior of the parameters before the step or, if q(z) is not
+    exact, a lower bound of the log posterior after the step.
     """
     now = state.ahead
     xp, tau = array_namespace(now.L), lay.of_columns(now.tau)
@@ -260,7 +260,7 @@ def step(samples: Samples, lay: ViewLayout, prior: HyperbolicPrior | None, state
 
 
 class UpdatedLoadings(NamedTuple):
-    """Updated q(Lambda)."""
+    """Updated posterior q(Lambda) and its log prior."""
 
     L: Array
     C: Array | None
@@ -291,7 +291,8 @@ def update_loadings(
 ) -> UpdatedLoadings:
     """Update q(Lambda) and its prior, given the moments of the factors.
 
-    A (1 or p, Q, Q) are sums of <z z'>, G (p, Q) sums of (x - mu) <z>, tau (p,) noise precisions.
+    A (1 or p, Q, Q) contains sums of <z z'>, G (p, Q) sums of (x - mu) <z>, and tau (p,) noise
+    precisions.
     """
     xp = array_namespace(G)
     if prior is not None:
@@ -313,20 +314,20 @@ def update_loadings(
 
 
 class InclusionPrior(NamedTuple):
-    """Prior of the zeros of the loadings."""
+    """Prior on which loadings are zero."""
 
     cost: Array  # (V, Q) minimum gain in log evidence of an included loading
     log_prior: float  # log prior of the zeros, at the optimal inclusion probabilities
 
 
 def inclusion_prior(lay: ViewLayout, t: Array) -> InclusionPrior:
-    """Return the prior of which loadings are zero.
+    """Compute the prior on which loadings are zero.
 
-    ARD alone includes a loading if q^2 > s, which noise exceeds with probability about 1/3. The
-    loadings of a view and a factor therefore share an inclusion probability, set to its optimum
+    ARD alone includes a loading if q^2 > s, which has probability of about 1/3 under noise. The
+    loadings of a view on a factor therefore have a common inclusion probability, set to its optimum
     given the number of included loadings. If a view does not depend on a factor, this probability
-    decreases over the iterations and excludes the remaining loadings. It is at most 1/2, so that
-    each loading must increase the evidence.
+    decreases over the iterations and excludes the remaining loadings. The probability is at most
+    1/2, so that each loading must increase the evidence.
     """
     xp = array_namespace(t)
     inside = lay.member @ xp.astype(t > 0, t.dtype)
@@ -348,7 +349,7 @@ def log_posterior(
     now: FactorParameters,
     m: FactorMoments,
 ) -> float:
-    """Return log p(X | Lambda, mu, tau) + log p(Lambda) + log p(tau)."""
+    """Compute log p(X | Lambda, mu, tau) + log p(Lambda) + log p(tau)."""
     log_prior = float(np.sum(prior.log_density(now.L[lay.allowed])))
     log_prior += noise_prior(samples, lay, now.tau)[2]
     return log_likelihood(samples, lay, now, m) + log_prior
@@ -357,7 +358,7 @@ def log_posterior(
 def log_likelihood(
     samples: Samples, lay: ViewLayout, now: FactorParameters, m: FactorMoments
 ) -> float:
-    """Return sum_n log N(x_n; mu, Lambda Lambda' + Psi^-1) of observed entries."""
+    """Compute sum_n log N(x_n; mu, Lambda Lambda' + Psi^-1), observed entries."""
     spread = lay.total(samples.squares + samples.observed * now.mu**2)
     count = lay.total(samples.observed)
     noise = np.sum(count * np.log(now.tau / (2.0 * np.pi)) - now.tau * spread)
@@ -387,10 +388,10 @@ def update_offsets_and_noise(
     L: Array,
     C: Array | None,
 ) -> tuple[Array, UpdatedNoise]:
-    """Return mu and the noise, [AB08] (19), (21), (27), (28).
+    """Update mu and the noise, [AB08] (19), (21), (27), (28).
 
-    The expected log density of a column with precision tau is tau (value - squares / 2), up to the
-    constants of the noise. The moments of samples with weights are multiplied by tau.
+    The expected log density of a column with precision tau is tau (value - squares / 2), up to
+    constants of the noise. For samples with weights, the moments are multiplied by tau.
     """
     xp = array_namespace(L)
     projected = xp.sum(L * m.z_sum, axis=1)
@@ -409,7 +410,7 @@ def update_offsets_and_noise(
     if samples.gaussian is None:
         residual = lay.total(samples.squares - 2.0 * value)
         return mu, update_noise_classes(samples, lay, now, residual)
-    # All entries of a Gaussian column have weight tau: the residual does not depend on it.
+    # All entries of a Gaussian column have weight tau, so that the residual does not depend on tau.
     residual = lay.total(samples.squares - 2.0 * value / lay.of_columns(now.tau))
     noise = update_noise_classes(samples, lay, now, residual)
     bounds = m.k_sum + float(value[~samples.gaussian].sum())
@@ -419,7 +420,7 @@ def update_offsets_and_noise(
 def update_noise_classes(
     samples: Samples, lay: ViewLayout, now: FactorParameters, residual: Array
 ) -> UpdatedNoise:
-    """Update the noise precisions, given expected squared residuals (K,) of the noise classes."""
+    """Update the noise precisions given expected squared residuals (K,)."""
     xp, count = array_namespace(residual), lay.total(samples.observed)
     floor = MIN_NOISE_RATIO * lay.total(samples.squares)
     if now.noise is not None:
@@ -459,11 +460,11 @@ class ColumnSquares(Protocol):
 def noise_prior(
     samples: ColumnSquares, lay: ViewLayout, tau: Array, among: np.ndarray | None = None
 ) -> tuple[float, Array, float]:
-    """Return the pseudo-samples, their squared residuals (K,) and the log prior.
+    """Compute pseudo-samples, their squared residuals (K,) and the log prior.
 
-    The log prior is that of log tau, up to a constant. ``among`` (p,) marks the columns with noise;
-    None for all. The typical noise variance of a view is at its optimum, the harmonic mean of the
-    noise variances.
+    The log prior refers to log tau and omits a constant. ``among`` (p,) marks the columns with
+    noise, by default all. The typical noise variance of a view is set to its optimum, the harmonic
+    mean of the noise variances.
     """
     xp = array_namespace(tau)
     if not lay.noise_has_prior:
@@ -481,16 +482,16 @@ def noise_prior(
 
 
 def max_precisions(samples: ColumnSquares, lay: ViewLayout) -> Array:
-    """Return the (K,) noise precisions at `MIN_NOISE_RATIO`."""
+    """Compute the noise precisions at `MIN_NOISE_RATIO`, (K,)."""
     mean_squares = lay.total(samples.squares) / lay.total(samples.observed)
     return 1.0 / (MIN_NOISE_RATIO * mean_squares)
 
 
 def accelerator(largest: Array) -> Anderson:
-    """Return the Anderson acceleration of loadings, offsets, log precisions and log variances.
+    """Build the Anderson acceleration of all parameters.
 
-    Precisions are limited to ``largest``, the maximum that a step can reach. The variances are
-    those of the factors in each group, if there are several.
+    The vector contains loadings, offsets, log precisions and, for several groups, log factor
+    variances. Precisions are limited to ``largest``, the maximum that a step can reach.
     """
     xp = array_namespace(largest)
 

@@ -1,4 +1,4 @@
-"""Number of factors and of units of the noise: selection by the lower bound of the evidence."""
+"""Selection of the number of factors and the noise model by evidence."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from .start import Rotation
 
 # Comparison of two numbers of factors: maximum number of iterations and tolerance per entry.
 MAX_ITER_PER_COUNT = 30
-N_ITER_PER_ROUND = 5  # iterations between two comparisons
+N_ITER_PER_ROUND = 5  # number of iterations between two comparisons
 ROUGH_TOL = 1e-6
-# Minimum gain in log evidence of noise variances that differ. Smaller gains can be those of a
-# column that a factor fits exactly.
+# Minimum gain in log evidence for unequal noise variances. Smaller gains can be due to a column
+# that a factor fits exactly.
 MIN_NOISE_GAIN = 10.0
-N_ITER_NULL_MODEL = 3  # iterations without factors, which estimate the noise only
+N_ITER_NULL_MODEL = 3  # number of iterations without factors, in which only the noise is estimated
 
-# Minimum gain of the bound per sample for a factor beyond the initial number. A smaller value
-# degrades the prediction of held-out views (TCGA), a larger one the fit of data with many factors.
+# Minimum gain of the bound per sample for a factor beyond the initial number. Smaller values
+# degraded the prediction of held-out views (TCGA), and larger values the fit of data with many
+# factors.
 MIN_GAIN_PER_SAMPLE = 0.5
 
 
@@ -48,11 +49,11 @@ class SCAOptions(NamedTuple):
 
 
 def factor_counts(op: Operator, n: int, options: SCAOptions) -> FactorCounts:
-    """Return the initial and the maximum number of shared factors.
+    """Compute the initial and the maximum number of shared factors.
 
     With "auto", the initial number is that of variational PCA, and the maximum is the number of
-    eigenvalues that exceed white noise; with learned noise, the larger of those of columns in units
-    of the operator and of the data.
+    eigenvalues that exceed white noise. With learned noise, the eigenvalues are counted in the
+    units of the operator and in the units of the data, and the maximum is the larger count.
     """
     if options.n_components != "auto":
         return FactorCounts(int(options.n_components), int(options.n_components))
@@ -72,25 +73,13 @@ def factor_counts(op: Operator, n: int, options: SCAOptions) -> FactorCounts:
     return FactorCounts(initial, maximum)
 
 
-# Functions that iterate from a state: with options, or a given number of times.
+# Functions that iterate from a state, with options or for a given number of iterations.
 RunWith = Callable[[State, ViewLayout, "SCAOptions"], Run[State]]
 RunFrom = Callable[[State, ViewLayout, int], Run[State]]
 
 
-def learn_noise(states: list[State], lay: ViewLayout, run: RunWith, options: SCAOptions) -> State:
-    """Iterate with nearly equal noise, then with different noise if its evidence is higher.
-
-    Free noise variances from the start can fit single columns.
-    """
-    rough = options._replace(max_iter=min(options.max_iter, MAX_ITER_PER_COUNT))
-    equal = max((run(state, lay, rough).state for state in states), key=lambda state: state.bound)
-    free = run(with_learned_noise(equal), lay, rough).state
-    better = free if free.bound > equal.bound + MIN_NOISE_GAIN else equal
-    return State(better.fitted, better.fitted, -math.inf)
-
-
 def with_learned_noise(state: State) -> State:
-    """Return the start of iterations that learn the spread of the noise variances."""
+    """Initialise iterations that learn the spread of the noise variances."""
     now = state.fitted
     assert now.noise is not None
     now = now._replace(noise=now.noise._replace(system=None))
@@ -105,7 +94,10 @@ def better_noise(
     run: RunWith,
     options: SCAOptions,
 ) -> tuple[State, ViewLayout]:
-    """Return the state with different noise if its evidence is higher by `MIN_NOISE_GAIN`."""
+    """Select the state with different noise if it gains `MIN_NOISE_GAIN`.
+
+    If noise variances are free from the start, factors can fit single columns.
+    """
     rough = options._replace(max_iter=min(options.max_iter, MAX_ITER_PER_COUNT))
     held, found = run(equal, lay, rough).state, run(other, other_lay, rough).state
     if found.bound > held.bound + MIN_NOISE_GAIN:
@@ -130,14 +122,15 @@ def select_n_factors(
     """Select the number of shared factors by the lower bound of the evidence.
 
     The number increases by a quarter while the bound gains `MIN_GAIN_PER_SAMPLE` per sample and
-    factor. Otherwise it is halved while the bound increases, and the weakest factors are removed
-    (`prune_weakest`). If the bound is higher without factors, one factor without free loadings
-    remains.
+    factor. If there is no increase, the number is halved while the bound increases, and the weakest
+    factors are removed (`prune_weakest`). If the bound is higher without factors, one factor
+    without free loadings remains.
 
     A factor that fits noise reduces the bound through the divergences of its loadings and scores.
     ARD alone does not remove such factors, because it updates one loading at a time. ``begin``
-    returns the initial state for a number of factors, ``run`` iterates. No numbers are compared if
-    the number is given, or if ``max_iter`` does not exceed the iterations of one comparison.
+    returns the initial state for a number of factors, and ``run`` iterates. Numbers are not
+    compared if the number is given, or if ``max_iter`` does not exceed the iterations of one
+    comparison.
     """
     if options.n_components != "auto":
         return begin(counts.maximum, options)
@@ -215,7 +208,7 @@ def prune_weakest(best: State, lay: ViewLayout, run_from: RunFrom) -> tuple[Stat
 
 
 def _null_model(state: State, lay: ViewLayout, run_from: RunFrom) -> tuple[State, ViewLayout]:
-    """Fit a model of one factor without free loadings: noise only."""
+    """Fit a model of noise only, with one factor without free loadings."""
     state, lay = take_factors(state, lay, np.arange(1))
     now = state.ahead
     assert now.C is not None
@@ -239,9 +232,9 @@ def compare_after_equal_iterations(
     other: ViewLayout,
     run_from: RunFrom,
 ) -> tuple[State, State]:
-    """Iterate two states equally until the trial leads or cannot lead.
+    """Iterate two states equally often until the trial leads or cannot lead.
 
-    Against a state that does not move, a trial could win by its additional iterations alone.
+    Otherwise, the trial could have a larger bound because of its additional iterations alone.
     """
     settled = False
     for remaining in range(MAX_ITER_PER_COUNT - N_ITER_PER_ROUND, -1, -N_ITER_PER_ROUND):
@@ -260,12 +253,12 @@ def compare_after_equal_iterations(
 
 
 def _gain_per_iteration(run: Run[State]) -> float:
-    """Return the mean gain of the objective per iteration."""
+    """Compute the mean gain of the objective per iteration."""
     return (run.bounds[-1] - run.bounds[0]) / max(1, len(run.bounds) - 1)
 
 
 def take_factors(state: State, lay: ViewLayout, keep: np.ndarray) -> tuple[State, ViewLayout]:
-    """Return a state restricted to the factors ``keep``, as a new start."""
+    """Restrict a state to the factors ``keep``, as a new start."""
     now = state.ahead
     assert now.C is not None
     places = from_numpy(keep, now.L)

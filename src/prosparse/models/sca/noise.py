@@ -1,20 +1,21 @@
-"""Learned noise variances: between equal and free.
+"""Learned noise variances, between equal and free variances.
 
-The noise precisions of a view share a prior, as the moderated variances of limma (Smyth 2004):
+The noise precisions of a view have a common prior, as for the moderated variances of limma (Smyth
+2004):
 
     tau_i ~ Gamma(d / 2, d s u_i / 2),   mean 1 / (s u_i)
 
-with strength d, level s and known units u_i. d -> infinity gives equal noise in these units, d -> 0
-free noise. The posterior of tau_i given its expected squared residuals r_i over c_i entries is
-Gamma((c_i + d) / 2, (r_i + d s u_i) / 2). With tau integrated out, the log marginal likelihood of a
-column is
+with strength d, level s and known units u_i. For d -> infinity, the noise is equal in these units;
+for d -> 0, it is free. The posterior of tau_i given its expected squared residuals r_i over c_i
+entries is Gamma((c_i + d) / 2, (r_i + d s u_i) / 2). With tau integrated out, the log marginal
+likelihood of a column is
 
     log Gamma((c + d) / 2) - log Gamma(d / 2) + d / 2 log(d s u) - (c + d) / 2 log(r + d s u)
     - c / 2 log pi ,
 
-and (d, s) are at its maximum, d on a grid. Two systems of units are compared: one for all columns
-(equal noise variances in the units of the data), and the standard deviations of the columns (equal
-proportions of noise).
+which is maximised over (d, s), with d on a grid. Two systems of units are compared: a common unit
+for all columns (equal noise variances in the units of the data), and the standard deviations of the
+columns (equal proportions of noise).
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-# Limits of the strength, in pseudo-samples. At the upper limit the noise is equal.
+# Limits of the strength, in pseudo-samples. At the upper limit, the noise is equal.
 MIN_STRENGTH, MAX_STRENGTH = 1.0, 2.0**20
 INITIAL_STRENGTH = 2.0**16  # nearly equal noise
-# Factors of the strength that are compared in one update.
+# Factors by which the strength is multiplied for comparison in an update.
 STRENGTH_FACTORS = (2.0**-6, 0.25, 0.5, 1.0, 2.0, 4.0, 2.0**6)
-# Updates of the level given the strength.
+# Number of updates of the level given the strength.
 N_LEVEL_UPDATES = 2
 
 
@@ -53,7 +54,7 @@ class LearnedNoise(NamedTuple):
 def initial_noise_prior(
     noise: np.ndarray, member: np.ndarray, units: np.ndarray, system: int = 0
 ) -> NoisePrior:
-    """Return a prior of nearly equal noise in one system of units, from noise variances (p,)."""
+    """Initialise a prior of nearly equal noise from noise variances (p,)."""
     counts = member.sum(axis=1)
     level = np.stack([counts / (member @ (u / noise)) for u in units])
     return NoisePrior(np.full(level.shape, INITIAL_STRENGTH), level, system)
@@ -68,8 +69,8 @@ def update_noise(
 ) -> LearnedNoise:
     """Update the noise precisions and their prior.
 
-    ``residual`` (p,) are expected sums of squared residuals of ``count`` (p,) entries, ``member``
-    (V, p) indicators of the columns of each view and ``units`` (H, p).
+    ``residual`` (p,) contains expected sums of squared residuals of ``count`` (p,) entries, and
+    ``member`` (V, p) indicators of the columns of each view. ``units`` has shape (H, p).
     """
     view = np.argmax(member, axis=0)
     strength, level = prior.strength.copy(), prior.level.copy()
@@ -96,9 +97,10 @@ def update_noise(
 def _update_view(
     r: np.ndarray, c: np.ndarray, u: np.ndarray, d: float, s: float, learned: bool
 ) -> tuple[float, float, float]:
-    """Return strength, level and log marginal likelihood of a view."""
+    """Update strength and level of a view; also return the log likelihood."""
     for _ in range(N_LEVEL_UPDATES):
-        # Stationary point given the weights; the log marginal likelihood is concave in log s.
+        # This is the stationary point given the weights; the log marginal likelihood is concave in
+        # log s.
         weight = 1.0 / (r + d * s * u)
         level = float(np.sum(weight * r) / np.sum(weight * c * u))
         if not log_marginal(r, c, u, d, level) > log_marginal(r, c, u, d, s):
@@ -112,7 +114,7 @@ def _update_view(
 
 
 def log_marginal(r: np.ndarray, c: np.ndarray, u: np.ndarray, d: float, s: float) -> float:
-    """Return the log marginal likelihood of the residuals of a view."""
+    """Compute the log marginal likelihood of the residuals of a view."""
     shared = d * s * u
     entries = gammaln(0.5 * (c + d)) - gammaln(0.5 * d) - 0.5 * c * np.log(math.pi * shared)
     return float(np.sum(entries - 0.5 * (c + d) * np.log1p(r / shared)))

@@ -1,9 +1,9 @@
-"""Views that are not Gaussian: sums over rows.
+"""E step for non-Gaussian views.
 
 Each entry has a quadratic bound (`likelihood`) with precision w and linear term b. For a Gaussian
-entry these are tau and tau x, for a missing entry zero. The posterior of a row has precision
-I + sum_i w_ni <l_i l_i'>. The bounds are optimal for the moments of eta under the last q(z) and
-q(Lambda). They are recomputed in each iteration, block by block, and never stored for all rows.
+entry, these are tau and tau x; for a missing entry, both are zero. The posterior of a row has
+precision I + sum_i w_ni <l_i l_i'>. The bounds are optimal for the moments of eta under the last
+q(z) and q(Lambda). Bounds are recomputed in each iteration by blocks of rows and are not stored.
 
 Symbols as in `model`; the posteriors of the rows are Z (n, Q) means and S (n, Q, Q) covariances.
 """
@@ -21,10 +21,11 @@ from ...data import Array
 from .likelihood import Likelihood, Quadratic, bernoulli_bound, link, poisson_bound
 from .missing_e_step import invert_stack
 from .model import Prior, Scores, State, ViewLayout, initial_parameters
+from .packed import pack_outer, unpack
 from .samples import FactorMoments, Samples
 
-# Maximum number of entries of a block of rows.
-MAX_BLOCK_ENTRIES = 2**20
+# Maximum number of entries of a block of rows, whose temporary arrays then fit into the cache.
+MAX_BLOCK_ENTRIES = 2**17
 
 
 @dataclass(frozen=True)
@@ -55,20 +56,23 @@ class Rows(Samples):
     def moments(
         self, L: Array, C: Array | None, tau: Array, mu: Array, scores: Scores | None = None
     ) -> FactorMoments:
-        """Return new bounds and new posteriors as sums over the rows."""
+        """Update bounds and posteriors; return sums over the rows."""
         assert isinstance(scores, GaussianScores)
         Q = L.shape[1]
-        second_moments = pack_second_moments(L, C)
-        i, j = second_moments.lower
-        half, G, z_sum = np.zeros((self.p, i.size)), np.zeros((self.p, Q)), np.zeros((self.p, Q))
+        outer = pack_outer(L, C)
+        A, G, z_sum = np.zeros(outer.shape), np.zeros((self.p, Q)), np.zeros((self.p, Q))
         w_sum, b_sum, k_sum, log_det = np.zeros(self.p), np.zeros(self.p), 0.0, 0.0
-        new_Z, new_S, zz = np.empty_like(scores.Z), np.empty_like(scores.S), np.zeros((Q, Q))
+        new_Z, new_S, zz = (
+            np.empty_like(scores.Z),
+            np.empty_like(scores.S),
+            np.zeros(outer.shape[1]),
+        )
         for block, X in self.blocks(Q):
-            eta = predictor_moments(L, mu, second_moments, scores.Z[block], scores.S[block])
+            eta = predictor_moments(L, mu, outer, scores.Z[block], scores.S[block])
             q = quadratic_bounds(self, X, *eta, tau)
-            Z, S, log_dets = row_posteriors(L, mu, second_moments, q)
-            second = S + Z[:, :, None] * Z[:, None, :]
-            half += q.w.T @ second[:, i, j]
+            Z, S, log_dets = row_posteriors(L, mu, outer, q)
+            second = pack_outer(Z, S)
+            A += q.w.T @ second
             z_sum += q.w.T @ Z
             G += q.b.T @ Z
             w_sum += q.w.sum(axis=0)
@@ -77,15 +81,12 @@ class Rows(Samples):
             log_det += float(log_dets.sum())
             zz += second.sum(axis=0)
             new_Z[block], new_S[block] = Z, S
-        A = np.empty((self.p, Q, Q))
-        A[:, i, j] = half
-        A[:, j, i] = half
         G -= mu[:, None] * z_sum
         return FactorMoments(
-            A,
+            unpack(A, Q),
             G,
             z_sum,
-            zz,
+            unpack(zz, Q),
             log_det,
             None,
             np.sum(new_Z * new_Z, axis=0),
@@ -115,7 +116,7 @@ class GaussianScores(NamedTuple):
 def non_gaussian_init(
     rows: Rows, lay: ViewLayout, L: np.ndarray, mu: np.ndarray, prior: Prior
 ) -> State:
-    """Return the state before the first step; the posteriors equal the prior."""
+    """Compute the state before the first step, with posteriors at the prior."""
     Q = L.shape[1]
     mean_square = rows.squares / rows.observed
     noise = lay.total(np.where(rows.gaussian, mean_square, 1.0)) / np.bincount(lay.noise)
@@ -125,7 +126,7 @@ def non_gaussian_init(
 
 
 def initial_offsets(rows: Rows, means: np.ndarray) -> np.ndarray:
-    """Return mu of columns without factors from their means; zero if Gaussian."""
+    """Compute mu of columns without factors from column means; 0 if Gaussian."""
     mu = np.zeros(rows.p)
     view_likelihoods: tuple[Likelihood, ...] = ("bernoulli", "poisson")
     for name in view_likelihoods:
@@ -135,9 +136,10 @@ def initial_offsets(rows: Rows, means: np.ndarray) -> np.ndarray:
 
 
 def fisher_information(rows: Rows, means: np.ndarray) -> np.ndarray:
-    """Return the (p,) Fisher information of an entry about its linear predictor.
+    """Compute the Fisher information of an entry on its predictor, (p,).
 
-    At the column mean it equals the variance of the entry. It is NaN for Gaussian columns.
+    At the column mean, the information equals the variance of the entry. It is NaN for Gaussian
+    columns.
     """
     found = np.full(rows.p, np.nan)
     zero_or_one, count = (rows.likelihood == name for name in ("bernoulli", "poisson"))
@@ -149,13 +151,15 @@ def fisher_information(rows: Rows, means: np.ndarray) -> np.ndarray:
 def quadratic_bounds(
     rows: Rows, X: np.ndarray, mean: np.ndarray, variance: np.ndarray, tau: np.ndarray
 ) -> Quadratic:
-    """Return the bounds of a block of rows given the moments of eta.
+    """Compute the bounds of a block of rows given the moments of eta.
 
     Coefficients of missing entries are zero. The constants of Gaussian entries are omitted, because
     the noise is updated later.
     """
     seen = ~np.isnan(X)
     x = np.where(seen, X, 0.0)
+    if seen.all() and np.all(rows.likelihood == "poisson"):  # avoids copies of the columns
+        return poisson_bound(x, mean, variance, rows.linear_threshold)
     w, b = np.broadcast_to(tau, X.shape).copy(), x * tau
     k = np.zeros(X.shape)
     columns = np.flatnonzero(rows.likelihood == "bernoulli")
@@ -173,45 +177,26 @@ def quadratic_bounds(
     return Quadratic(np.where(seen, w, 0.0), np.where(seen, b, 0.0), np.where(seen, k, 0.0))
 
 
-class PackedMoments(NamedTuple):
-    """Second moments <l l'> of each column as lower triangles."""
-
-    lower: tuple[np.ndarray, np.ndarray]
-    outer: np.ndarray  # (p, Q (Q + 1) / 2)
-    twice: np.ndarray  # 1 on the diagonal, else 2: a trace counts both triangles
-
-
-def pack_second_moments(L: np.ndarray, C: np.ndarray | None) -> PackedMoments:
-    """Return the second moments of the loadings."""
-    lower = np.tril_indices(L.shape[1])
-    outer = L[:, lower[0]] * L[:, lower[1]]
-    if C is not None:
-        outer = outer + C[:, lower[0], lower[1]]
-    return PackedMoments(lower, outer, np.where(lower[0] == lower[1], 1.0, 2.0))
-
-
 def predictor_moments(
-    L: np.ndarray, mu: np.ndarray, second_moments: PackedMoments, Z: np.ndarray, S: np.ndarray
+    L: np.ndarray, mu: np.ndarray, outer: np.ndarray, Z: np.ndarray, S: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance of the linear predictors of a block of rows."""
+    """Compute mean and variance of linear predictors of a block of rows.
+
+    ``outer`` (p, Q (Q + 1) / 2) are the second moments of the loadings.
+    """
+    lower = np.tril_indices(L.shape[1])
+    twice = np.where(lower[0] == lower[1], 1.0, 2.0)  # a trace counts both triangles
     projected = Z @ L.T
-    i, j = second_moments.lower
-    second = (S[:, i, j] + Z[:, i] * Z[:, j]) * second_moments.twice
-    return projected + mu, np.maximum(second @ second_moments.outer.T - projected * projected, 0.0)
+    second = (pack_outer(Z, S) * twice) @ outer.T
+    return projected + mu, np.maximum(second - projected * projected, 0.0)
 
 
 def row_posteriors(
-    L: np.ndarray, mu: np.ndarray, second_moments: PackedMoments, q: Quadratic
+    L: np.ndarray, mu: np.ndarray, outer: np.ndarray, q: Quadratic
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return Z, S and log det S of a block of rows, given their bounds."""
-    i, j = second_moments.lower
-    half = q.w @ second_moments.outer
-    precision = np.empty((q.w.shape[0], L.shape[1], L.shape[1]))
-    precision[:, i, j] = half
-    precision[:, j, i] = half
-    diagonal = np.arange(L.shape[1])
-    precision[:, diagonal, diagonal] += 1.0
-    S, log_det = invert_stack(precision)
+    """Compute Z, S and log det S of a block of rows, given the bounds."""
+    Q = L.shape[1]
+    S, log_det = invert_stack(unpack(q.w @ outer, Q) + np.eye(Q))
     Z = (S @ ((q.b - q.w * mu) @ L)[:, :, None])[:, :, 0]
     return Z, S, log_det
 
@@ -219,20 +204,20 @@ def row_posteriors(
 def infer_rows(
     rows: Rows, L: np.ndarray, tau: np.ndarray, mu: np.ndarray, max_iter: int = 200
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return Z, S and lower bounds of the log densities of new rows."""
+    """Compute Z, S and lower bounds of the log densities of new rows."""
     Q = L.shape[1]
-    second_moments = pack_second_moments(L, None)
+    outer = pack_outer(L)
     Z, S, bounds = np.zeros((rows.n, Q)), np.empty((rows.n, Q, Q)), np.empty(rows.n)
     constants = np.where(rows.gaussian, 0.5 * np.log(tau / (2.0 * np.pi)), 0.0)
     for block, X in rows.blocks(Q):
         z, s = Z[block], np.tile(np.eye(Q), (X.shape[0], 1, 1))
         for _ in range(max_iter):
-            q = quadratic_bounds(rows, X, *predictor_moments(L, mu, second_moments, z, s), tau)
+            q = quadratic_bounds(rows, X, *predictor_moments(L, mu, outer, z, s), tau)
             before = z
-            z, s, log_det = row_posteriors(L, mu, second_moments, q)
+            z, s, log_det = row_posteriors(L, mu, outer, q)
             if np.max(np.abs(z - before), initial=0.0) < 1e-7:
                 break
-        mean, variance = predictor_moments(L, mu, second_moments, z, s)
+        mean, variance = predictor_moments(L, mu, outer, z, s)
         seen = ~np.isnan(X)
         x = np.where(seen & rows.gaussian, X, 0.0)
         q = quadratic_bounds(rows, X, mean, variance, tau)

@@ -1,4 +1,4 @@
-"""Views that are not Gaussian: validated rows."""
+"""Validation of the rows of non-Gaussian views."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def check_entries(X: np.ndarray, likelihood: np.ndarray, first_row: int) -> None
 
 
 def new_rows(X: Table, likelihood: np.ndarray, linear_threshold: np.ndarray) -> Rows:
-    """Return rows for inference, whose entries are checked when they are read."""
+    """Return new rows, whose entries are checked when they are read."""
     check_in_memory(X)
 
     def read(rows: slice) -> np.ndarray:
@@ -96,11 +96,11 @@ def new_rows(X: Table, likelihood: np.ndarray, linear_threshold: np.ndarray) -> 
 def prepare_rows(
     X: Table, kept: np.ndarray, likelihood: np.ndarray, mean: np.ndarray, size: np.ndarray
 ) -> tuple[Rows, np.ndarray]:
-    """Return the rows to fit, and column means in the range of the likelihood.
+    """Prepare the rows of a fit, and column means within the valid range.
 
     All arguments refer to the varying columns ``kept``. Gaussian columns are centred by ``mean``
-    and divided by ``size``. The means have pseudo-counts: half a count for Poisson columns, half a
-    zero and half a one for Bernoulli columns.
+    and divided by ``size``. The means include pseudo-counts: half a count for Poisson columns, and
+    half a zero and half a one for Bernoulli columns.
     """
     check_in_memory(X)
     X = take_columns(X, kept)

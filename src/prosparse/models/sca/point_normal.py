@@ -1,7 +1,7 @@
-"""Point-normal prior: an unknown is zero, or Gaussian.
+"""Point-normal prior: unknowns are either zero or Gaussian.
 
-The same update serves loadings (one row per column of the data) and scores (one row per sample). An
-unknown u_rk of row r and factor k has the prior
+The same update applies to loadings (one row per column of the data) and to scores (one row per
+sample). An unknown u_rk of row r and factor k has the prior
 
     u_rk = 0 with probability 1 - pi_k,   u_rk ~ N(0, v_k) with probability pi_k.
 
@@ -11,10 +11,10 @@ of one unknown is h u - e u^2 / 2, and with log B = (h^2 v / (1 + e v) - log(1 +
 
     w = pi B / (1 - pi + pi B),   u | u != 0 ~ N(b, c),   c = v / (1 + e v),   b = c h,
 
-where w is the inclusion probability. The factors are updated in turn. pi and v maximise the
-marginal likelihood, the sum of log(1 - pi + pi B), as in empirical Bayes matrix factorisation
-(Wang & Stephens 2021). If it does not exceed that of pi = 0, all unknowns of the view and the
-factor are zero.
+where w is the inclusion probability. Factors are updated in turn. pi and v maximise the marginal
+likelihood, the sum of log(1 - pi + pi B), as in empirical Bayes matrix factorisation (Wang &
+Stephens 2021). If the marginal likelihood does not exceed that of pi = 0, all unknowns of the view
+and the factor are zero.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from scipy.special import expit, ndtr
 from ...data import Array
 from ...data.arrays import is_numpy
 
-# EM iterations of pi and v per update of a factor.
+# Number of EM iterations of pi and v per update of a factor.
 N_PRIOR_UPDATES = 3
 # Initial inclusion probability.
 INITIAL_PROBABILITY = 0.5
-# Limits of the inclusion probability of a factor, so that logarithms are finite.
+# Limits of the inclusion probability of a factor, which keep logarithms finite.
 MIN_PROBABILITY, MAX_PROBABILITY = 1e-10, 1.0 - 1e-10
 
 
@@ -49,7 +49,7 @@ class PointNormal(NamedTuple):
     probability: Array  # (V, Q) pi
     slab: Array  # (V, Q) v
     divergence: float  # KL(posterior | prior)
-    unit: Array | None = None  # (r,) variances v are multiplied by, None for ones
+    unit: Array | None = None  # (r,) multipliers of the variances v; None for ones
 
     def rescale(self, r: Array) -> PointNormal:
         """Return the posterior of ``r`` (Q,) times the unknowns."""
@@ -58,7 +58,7 @@ class PointNormal(NamedTuple):
         )
 
     def take(self, keep: Array) -> PointNormal:
-        """Return the posterior of some factors, without its divergence."""
+        """Return the posterior of some factors, without the divergence."""
         xp = array_namespace(self.mean)
         parts = {name: xp.take(getattr(self, name), keep, axis=1) for name in FACTOR_FIELDS}
         return self._replace(**parts, divergence=0.0)
@@ -75,7 +75,7 @@ class PointNormal(NamedTuple):
 
 
 def initial_posterior(mean: Array, member: Array, allowed: Array | None = None) -> PointNormal:
-    """Return a posterior without uncertainty, from the ``mean`` (r, Q) of the unknowns."""
+    """Build a posterior without uncertainty from ``mean`` (r, Q)."""
     xp = array_namespace(mean)
     open_entries = xp.ones_like(mean) if allowed is None else xp.astype(allowed, mean.dtype)
     count = member @ open_entries
@@ -103,10 +103,11 @@ def update_unknowns(
 ) -> PointNormal:
     """Update the unknowns of each factor in turn, with the prior of the factor.
 
-    The expected log-likelihood of row u (Q,) is tau (u' g - u' A u / 2). A (1 or r, Q, Q) holds
-    second moments of the other side, G (r, Q) its products with the data, tau (r,) precisions.
-    ``view`` (r,) and its indicators ``member`` (V, r) are the views of the rows. ``allowed`` (r, Q)
-    is False for zeros. The prior is updated if ``learn``.
+    The expected log-likelihood of row u (Q,) is tau (u' g - u' A u / 2). For loadings, A (1 or r,
+    Q, Q) contains second moments of the scores and G (r, Q) the products of the scores with the
+    data; for scores, those of the loadings. tau (r,) are precisions. ``view`` (r,) is the view of
+    each row, with indicators ``member`` (V, r). Unknowns are fixed at zero where ``allowed`` (r, Q)
+    is False. The prior is updated if ``learn``.
     """
     xp = array_namespace(G)
     copy = np.array if is_numpy(G) else lambda part: xp.asarray(part, copy=True)
@@ -154,19 +155,18 @@ def _update_factor(
     count = xp.where(count > 0, count, 1.0)
 
     def posterior(pi: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-        """Return w, b, c and the log marginal likelihood of each unknown."""
-        if v.shape[0] == 1:
-            pi_r, v_r = pi, v
-        else:
-            pi_r, v_r = xp.take(pi, view, axis=0), xp.take(v, view, axis=0)
-        v_r = v_r if unit is None else v_r * unit
-        pi_r = xp.clip(pi_r, MIN_PROBABILITY, MAX_PROBABILITY)
-        spread = 1.0 + e * v_r
-        c = v_r / spread
+        """Compute w, b, c and the log marginal likelihood of each unknown."""
+        pi = xp.where(pi < MIN_PROBABILITY, MIN_PROBABILITY, pi)
+        pi = xp.where(pi > MAX_PROBABILITY, MAX_PROBABILITY, pi)
+        zero, one = xp.log1p(-pi), xp.log(pi)
+        if v.shape[0] > 1:
+            zero, one, v = (xp.take(part, view, axis=0) for part in (zero, one, v))
+        v = v if unit is None else v * unit
+        spread = 1.0 + e * v
+        c = v / spread
         b = c * h
-        zero = xp.log1p(-pi_r)
-        slab = xp.log(pi_r) + 0.5 * (b * h - xp.log(spread))
-        log_total = xp.logaddexp(zero + xp.zeros_like(slab), slab)
+        slab = one + 0.5 * (b * h - xp.log(spread))
+        log_total = xp.logaddexp(zero + 0.0 * slab, slab)
         return possible * xp.exp(slab - log_total), b, c, possible * log_total
 
     for _ in range(N_PRIOR_UPDATES if learn else 0):
@@ -189,12 +189,12 @@ def _update_factor(
 
 
 def observed_posterior(q: PointNormal, view: np.ndarray, proportion: np.ndarray) -> PointNormal:
-    """Return the posterior given the information of the observed data alone.
+    """Correct the posterior for the uncertainty of the other side.
 
-    A mean-field posterior treats the other side as known up to its variance and is too narrow. By
-    the identity of Louis (1982), the information about an unknown near zero is the complete
-    information e minus that of the unknown side: the ``proportion`` (Q,) of its second moment that
-    is due to its means.
+    The mean-field posterior of loadings treats the scores as known up to their variance, and vice
+    versa, and is too narrow. By the identity of Louis (1982), the information about an unknown near
+    zero is the complete information e minus the missing information. The remainder is the
+    ``proportion`` (Q,) of the second moment of the other side due to its means.
     """
     some = q.inclusion > 0
     w = np.where(some, q.inclusion, 1.0)
@@ -220,7 +220,7 @@ def observed_posterior(q: PointNormal, view: np.ndarray, proportion: np.ndarray)
 
 
 def local_false_sign_rate(mean: np.ndarray, variance: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Return the posterior probability that an unknown is zero or of the opposite sign."""
+    """Compute the posterior probability of zero or of the opposite sign."""
     safe = np.where(w > 0, w, 1.0)
     b = mean / safe
     c = np.maximum((variance + mean**2) / safe - b**2, 0.0)

@@ -1,10 +1,10 @@
-"""Maximise g l - e l^2 / 2 + log p(l) over loadings l, for many (e, g).
+"""Maximisation of g l - e l^2 / 2 + log p(l) over loadings l.
 
-By symmetry let g >= 0 and l >= 0. A stationary point solves e l + phi(l) = g with
-phi = -d log p / dl > 0. For shape <= 1 phi is convex and decreasing, so that the left side is
-convex. Newton's method from the right, l = g/e, then decreases monotonically to the largest root,
-or detects that there is none and the maximum is at zero. For shape > 1 the prior is smooth at zero
-and the left side is increasing; Newton's method runs inside a bracket.
+By symmetry, let g >= 0 and l >= 0. A stationary point solves e l + phi(l) = g with phi = -d log p /
+dl > 0. For shape <= 1, phi is convex and decreasing, so that the left side is convex. Newton's
+method from the right, l = g/e, then decreases monotonically to the largest root, or detects that
+there is no root and the maximum is at zero. For shape > 1, the prior is smooth at zero and the left
+side is increasing; Newton's method is then bracketed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 
 from .hyperbolic import HyperbolicPrior
 
-# Loadings below this multiple of the least-squares estimate are set to zero. For shapes just above
-# 1 the prior is smooth at zero on a scale below the machine precision.
+# Loadings below this multiple of the least-squares estimate are set to zero. For shapes slightly
+# above 1, the prior is smooth at zero only on a scale below the machine precision.
 NEGLIGIBLE = 1e-12
 
 
 def largest_root(e: np.ndarray, g: np.ndarray, prior: HyperbolicPrior) -> np.ndarray:
-    """Return the largest l > 0 with e l + phi(l) = g >= 0, else zero."""
+    """Compute the largest l > 0 with e l + phi(l) = g >= 0, otherwise zero."""
     if prior.shape == 1.0:
         soft_threshold: np.ndarray = np.maximum(g - prior.l1, 0.0) / e
         return soft_threshold
@@ -36,7 +36,7 @@ def _newton(e: np.ndarray, g: np.ndarray, prior: HyperbolicPrior) -> np.ndarray:
     """Solve e l + phi(l) = g by a safeguarded Newton method."""
     root = np.zeros_like(g)
     active = np.flatnonzero(g > 0)
-    if prior.shape > 1:  # the left side increases: keep roots above the threshold
+    if prior.shape > 1:  # the left side is increasing; only roots above the threshold are retained
         least = NEGLIGIBLE * g[active] / e[active]
         active = active[e[active] * least + prior.slope(least) < g[active]]
     w = g[active] / e[active]
@@ -50,7 +50,7 @@ def _newton(e: np.ndarray, g: np.ndarray, prior: HyperbolicPrior) -> np.ndarray:
         converged = (gradient > 0) & (np.abs(following - w) <= 1e-13 * w)
         outside = ~converged & ((following <= low) | (following > high) | (gradient <= 0))
         no_root = np.zeros(w.shape, dtype=bool)
-        if prior.shape < 1:  # Newton from the right needs no bracket; there may be no root
+        if prior.shape < 1:  # Newton's method from the right needs no bracket; a root may not exist
             no_root = (value > 0) & ~converged & ((gradient <= 0) | (following <= 0))
             outside &= value <= 0
         following = np.where(outside, 0.5 * (low + high), following)
@@ -66,15 +66,15 @@ def _newton(e: np.ndarray, g: np.ndarray, prior: HyperbolicPrior) -> np.ndarray:
 def maximise_loading(
     e: np.ndarray, g: np.ndarray, current: np.ndarray, prior: HyperbolicPrior
 ) -> np.ndarray:
-    """Return loadings that do not decrease the objective.
+    """Maximise over each loading without decreasing the objective.
 
     The result is the largest stationary point or exactly zero. If the prior is infinite or steep at
-    zero the objective has two local maxima, one at zero. A loading changes between them only if the
-    objective increases.
+    zero, the objective has two local maxima, one of which is at zero. A loading moves from one to
+    the other only if the objective increases.
     """
     size, sign = np.abs(g), np.sign(g)
     root = largest_root(e, size, prior)
-    # The mirror image of a loading of the wrong sign is at least as good.
+    # Reversing a loading of the wrong sign does not decrease the objective.
     start = np.where(current * sign >= 0, np.abs(current), 0.0)
     found = np.flatnonzero(root > 0)
     gain = _objective(e, size, root, found, prior) - _objective(e, size, start, found, prior)
@@ -87,7 +87,7 @@ def maximise_loading(
 def _objective(
     e: np.ndarray, g: np.ndarray, w: np.ndarray, where: np.ndarray, prior: HyperbolicPrior
 ) -> np.ndarray:
-    """Return the objective at the positions ``where``."""
+    """Compute the objective at the positions ``where``."""
     w = w[where]
     value: np.ndarray = g[where] * w - 0.5 * e[where] * w * w + prior.log_density(w)
     return value

@@ -1,18 +1,18 @@
-"""Rows of unequal scale: the factor model of the multivariate t distribution.
+"""Row weights from a factor model of the multivariate t distribution.
 
-Samples differ in quality and depth, and a few rows are outliers. Row n has a precision w_n:
+Samples differ in quality and sequencing depth, and a few rows may be outlying. Row n has a
+precision w_n:
 
     x_n | w_n ~ N(mu, (Lambda Lambda' + Psi^-1) / w_n) ,    w_n ~ Gamma(nu / 2, nu / 2) ,
 
-so that x_n has a multivariate t distribution. nu -> infinity gives rows of equal scale. Given the
+so that x_n has a multivariate t distribution. For nu -> infinity, rows have equal scale. Given the
 squared Mahalanobis distance d^2 of a row with p columns, <w> = (nu + p) / (nu + d^2) [LLT89]. The
 posterior means of Gaussian factors do not depend on w.
 
 The weights are those of a preliminary factor analysis, whose number of factors is that of
-variational PCA. The distance of a row is that from the model of the other rows. A model that
-contains the row could fit the noise of many columns to this row alone, and its weight would grow
-without limit. The rows are then multiplied by w^1/2, and the model is fitted to them as to rows of
-equal scale.
+variational PCA. The distance of a row refers to the model of the other rows. Otherwise, a factor
+could fit the noise of many columns in this row alone, and its weight would increase without limit.
+The rows are then multiplied by w^1/2, and the model is fitted as to rows of equal scale.
 
 [LLT89]  K. Lange, R. Little, J. Taylor. Robust statistical modeling using the t distribution.
          Journal of the American Statistical Association 84, 1989.
@@ -33,22 +33,22 @@ from ...numerics.spectrum import spectrum
 from ...selection.dimension import variational_count
 from ...structure.row_scale import estimate_row_scale
 
-# Degrees of freedom that are compared; the last counts as infinite.
+# Degrees of freedom that are compared, including infinity.
 DEGREES_OF_FREEDOM = np.append(np.geomspace(1.0, 1000.0, 46), math.inf)
-# Iterations of the weights and the preliminary model.
+# Number of iterations of the weights and the preliminary model.
 N_ITERATIONS = 20
 # Minimum noise variance, relative to the variance of a column.
 MIN_NOISE_RATIO = 1e-3
-# Minimum number of rows. With fewer, a row determines its own factor.
+# Minimum number of rows. With fewer rows, single rows determine factors.
 MIN_ROWS = 30
-# Minimum gain in log-likelihood of rows of unequal scale.
+# Minimum gain in log-likelihood for rows of unequal scale.
 MIN_GAIN = 10.0
-# Maximum degrees of freedom per row. With n rows, the errors of the preliminary model alone give
-# distances as those of about n / 2 degrees of freedom.
+# Maximum degrees of freedom per row. With n rows, the errors of the preliminary model alone lead to
+# distances as with about n / 2 degrees of freedom.
 MAX_DF_PER_ROW = 0.25
 # Change of the weights or of the noise variances at convergence.
 TOL = 0.01
-# Maximum leverage of a row that is corrected for.
+# Maximum leverage of a row in the correction of residuals.
 MAX_LEVERAGE = 0.9
 # Number of columns, and maximum number of entries, from which the weights are estimated.
 MIN_COLUMNS, MAX_COLUMNS, MAX_ENTRIES = 32, 300, 2**22
@@ -61,7 +61,7 @@ class RowWeights(NamedTuple):
     df: float  # degrees of freedom nu
 
     def apply(self, op: Operator) -> tuple[Operator, np.ndarray]:
-        """Return weighted rows, around their weighted mean, and this mean (p,)."""
+        """Weight and centre the rows; also return the weighted mean."""
         like, root = op.column_squares(), np.sqrt(self.weights)[:, None]
         weights = from_numpy(self.weights[:, None], like, op.dtype)
         mean = to_numpy(op.rmatmul(weights)).astype(float)[:, 0] / self.weights.size
@@ -70,7 +70,7 @@ class RowWeights(NamedTuple):
 
 
 def log_t_density(squares: np.ndarray, p: np.ndarray | int, df: float) -> np.ndarray:
-    """Return the log density of rows of p columns and squared distances, without log det / 2."""
+    """Compute the log density of rows from squared distances."""
     value: np.ndarray
     if math.isinf(df):
         value = -0.5 * (p * math.log(2.0 * math.pi) + squares)
@@ -87,12 +87,12 @@ class Distances(NamedTuple):
     noise: np.ndarray  # (p,) updated noise variances of all rows
 
     def log_likelihood(self, p: int, df: float) -> float:
-        """Return the log density of all rows."""
+        """Compute the log density of all rows."""
         return float(np.sum(log_t_density(self.squares, p, df) - 0.5 * self.log_det))
 
 
 def estimate_row_weights(op: Operator) -> RowWeights | None:
-    """Return the weights of the rows of centred data, None if the rows have equal scales."""
+    """Estimate the row weights of centred data; None for equal scales."""
     n, p = op.shape
     count = min(p, max(MIN_COLUMNS, min(MAX_COLUMNS, MAX_ENTRIES // n)))
     if n < MIN_ROWS or n * count > MAX_ENTRIES:
@@ -110,7 +110,7 @@ def estimate_row_weights(op: Operator) -> RowWeights | None:
 def _fit(
     X: np.ndarray, weights: np.ndarray, options: np.ndarray
 ) -> tuple[np.ndarray, float, float]:
-    """Return weights, degrees of freedom among ``options`` and the log-likelihood."""
+    """Fit weights and degrees of freedom; also return the log-likelihood."""
     n, p = X.shape
     noise = np.mean(X**2, axis=0)
     df, value = math.inf, -math.inf
@@ -129,10 +129,10 @@ def _fit(
 
 
 def leave_one_out_distances(X: np.ndarray, weights: np.ndarray, noise: np.ndarray) -> Distances:
-    """Update a factor analysis of weighted rows, given its noise variances.
+    """Compute distances of weighted rows, and update the noise variances.
 
-    Approximate distances: the residuals of row n are divided by 1 - h, h its leverage in the
-    factors, and the noise variances are those of the other rows.
+    The distances are approximate: residuals of a row with leverage h in the factors are divided by
+    1 - h, and noise variances are those of the other rows.
     """
     n, p = X.shape
     root = np.sqrt(weights)[:, None]

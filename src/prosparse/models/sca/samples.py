@@ -1,9 +1,8 @@
-"""Data as the model uses them: sums of factor moments over samples.
+"""Interface between model and data: sums of factor moments over samples.
 
-`Samples` is the interface. `CompleteSamples` implements it for complete data,
-`missing_e_step.IncompleteSamples` for data with missing values, `scores.SparseScores` for
-point-normal scores, `non_gaussian.Rows` for other likelihoods and `grouped.GroupedSamples` for
-several groups of samples.
+`Samples` is implemented by `CompleteSamples` for complete data, `missing_e_step.IncompleteSamples`
+for data with missing values, `scores.SparseScores` for point-normal scores, `non_gaussian.Rows` for
+other likelihoods and `grouped.GroupedSamples` for several groups of samples.
 """
 
 from __future__ import annotations
@@ -29,8 +28,9 @@ from .model import (
 class FactorMoments(NamedTuple):
     """Sums of the posterior moments of the factors.
 
-    The sums A, G and z_sum are those of a variable with unit noise precision, unless entries have
-    weights: w is the precision of an entry, b its linear term and k a constant (`non_gaussian`).
+    The sums A, G and z_sum refer to a variable with unit noise precision, unless entries have
+    weights. In that case, w is the precision of an entry, b its linear term and k a constant
+    (`non_gaussian`).
     """
 
     A: Array  # (1 or p, Q, Q) sum of <z z'> over the samples with variable i observed
@@ -40,7 +40,7 @@ class FactorMoments(NamedTuple):
     log_det: float  # sum over samples of log det S_n
     explained: float | None  # sum over samples of <z_n>' S_n^-1 <z_n>; None if q(z) is not exact
     mean_squares: Array  # (Q,) sum of <z>^2 over all samples
-    scores: Scores | None = None  # updated scores, unless they are Gaussian with unit variance
+    scores: Scores | None = None  # updated scores; None if Gaussian with unit variance
     variance: Array | None = None  # (Q,) variances of the factors, None for the diagonal of zz / n
     divergence: float | None = None  # KL(q(z) | p(z)) at these variances, None if Gaussian
     weight: Array | None = None  # (p,) precisions that multiply the sums; None for the noise
@@ -62,18 +62,18 @@ class Samples:
     def moments(
         self, L: Array, C: Array | None, tau: Array, mu: Array, scores: Scores | None = None
     ) -> FactorMoments:
-        """Return the sums over the samples of the moments of q(z) (E step).
+        """Compute the sums over the samples of the moments of q(z) (E step).
 
-        L (p, Q) are the loadings, C (p, Q, Q) the posterior covariances of each row, None for point
-        estimates, tau (p,) the noise precisions and mu (p,) the offsets from the observed means.
-        ``scores`` are the last scores, None if they are Gaussian with unit variance.
+        L (p, Q) are the loadings, C (p, Q, Q) the posterior covariances of each row (None for point
+        estimates), tau (p,) the noise precisions and mu (p,) the offsets from the observed means.
+        ``scores`` are the previous scores, or None if scores are Gaussian with unit variance.
         """
         raise NotImplementedError
 
     def update_offsets_and_noise(
         self, lay: ViewLayout, now: FactorParameters, m: FactorMoments, L: Array, C: Array | None
     ) -> tuple[Array, UpdatedNoise]:
-        """Return mu and the noise, given the moments and the updated loadings."""
+        """Update mu and the noise, given the moments and the updated loadings."""
         return update_offsets_and_noise(self, lay, now, m, L, C)
 
     def max_precisions(self, lay: ViewLayout) -> Array:
@@ -82,36 +82,36 @@ class Samples:
 
 
 def reduce_rows(op: Operator) -> Operator:
-    """Return data of at most p rows with the same X'X, if that is worth its cost.
+    """Reduce data to at most p rows with the same X'X, if worthwhile.
 
-    The cost of an iteration on the factor of X'X does not depend on n. The factorisation takes
-    O(p^2) memory and O(p^3) time and is omitted for large p.
+    The cost of an iteration on the reduced data does not depend on n. The factorisation of X'X
+    requires O(p^2) memory and O(p^3) time and is omitted for large p.
     """
     n, p = op.shape
     return spectrum(op).op if n > p and p <= EXACT_SIDE else op
 
 
 class ResidualSquares(NamedTuple):
-    """Part of X'X that a sketch lacks: P diag(squares) P with P = I - V V'."""
+    """Part of X'X not in a sketch: P diag(squares) P with P = I - V V'."""
 
     squares: Array  # (p,) residual sum of squares of each column
     V: Array  # (p, k) orthonormal directions without residual
 
     def product(self, F: Array) -> Array:
-        """Return the product with F (p, Q)."""
+        """Compute the product with F (p, Q)."""
         scaled = self.squares[:, None] * self._project_out(F)
         return self._project_out(scaled)
 
     def _project_out(self, F: Array) -> Array:
-        """Return P F."""
+        """Compute P F."""
         return F - self.V @ (self.V.T @ F)
 
 
 class CompleteSamples(Samples):
-    """Complete data: all samples share one posterior covariance.
+    """Complete data, for which all samples have the same posterior covariance.
 
     ``op`` is the centred data matrix of n samples, or a matrix of fewer rows with the same X'X up
-    to ``residual``. With ``on_device``, loadings and moments stay on its device.
+    to ``residual``. With ``on_device``, loadings and moments stay on the device of the data.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class CompleteSamples(Samples):
     def moments(
         self, L: Array, C: Array | None, tau: Array, mu: Array, scores: Scores | None = None
     ) -> FactorMoments:
-        """Return the moments by [AB08] (17) or, with covariances C, (25)."""
+        """Compute the moments by [AB08] (17) or, with covariances C, (25)."""
         xp, Q = array_namespace(L), L.shape[1]
         weighted = tau[:, None] * L
         precision = weighted.T @ L + eye_like(weighted.T @ L, xp)
@@ -156,7 +156,7 @@ class CompleteSamples(Samples):
         return FactorMoments(zz[None, ...], G, no_sum, zz, log_det, explained, mean_squares)
 
     def projections(self, F: Array) -> tuple[Array, Array]:
-        """Return X'Y and Y'Y with Y = X F, for F (p, Q)."""
+        """Compute X'Y and Y'Y with Y = X F, for F (p, Q)."""
         F_device = as_like(F, self.op.column_squares())
         filters = self.op.xp.astype(F_device, self.op.dtype, copy=False)
 

@@ -1,9 +1,9 @@
-"""Priors of scores and loadings: those of highest evidence.
+"""Selection of the priors of scores and loadings by evidence.
 
-Scores are Gaussian or point-normal. Point-normal scores suit factors that few samples share; with
-probability one they are Gaussian, so that a fit contains factors of both kinds. The slab variances
-of the loadings are equal in the units of the data, or proportional to the noise variances, which
-does not depend on units.
+Scores are Gaussian or point-normal. Point-normal scores are suitable for factors that are present
+in few samples. Gaussian scores are the special case of probability one, so that a fit can contain
+factors of both kinds. The slab variances of the loadings are equal in the units of the data, or
+proportional to the noise variances, which is invariant to units.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from .n_factors import (
 )
 from .scores import SparseScores
 
-# Sweeps over the scores before the two priors are compared.
+# Number of sweeps over the scores before the two priors are compared.
 N_INITIAL_SWEEPS = 3
 
 
 def has_row_access(op: Operator) -> bool:
     """Return whether the rows are in CPU memory."""
+    inner = getattr(op, "inner", None)
+    if inner is not None:
+        return has_row_access(inner)
     return isinstance(op, DenseOperator | SparseOperator) and is_numpy(op.column_squares())
 
 
@@ -43,7 +46,7 @@ def select_priors(
     run: Callable[[State, ViewLayout, SCAOptions], Run[State]],
     options: SCAOptions,
 ) -> tuple[State, ViewLayout]:
-    """Return the state with the priors of scores and of loadings of highest evidence.
+    """Select the priors of scores and loadings with the highest evidence.
 
     With point-normal scores and ``n_components="auto"``, factors are added and removed.
     """
@@ -73,7 +76,7 @@ def select_priors(
 def _with_sparse_scores(
     data: SparseScores, now: FactorParameters, lay: ViewLayout
 ) -> FactorParameters:
-    """Return parameters with point-normal scores."""
+    """Convert parameters to point-normal scores."""
     tau = lay.of_columns(now.tau)
     assert now.C is not None
     weighted = tau[:, None] * now.L
@@ -86,7 +89,7 @@ def _with_sparse_scores(
 
 
 def _with_units(now: FactorParameters, lay: ViewLayout, unit: np.ndarray) -> FactorParameters:
-    """Return parameters with slab variances of the loadings in some units."""
+    """Convert the slab variances of the loadings to other units."""
     assert now.sparse is not None
     scale = lay.member @ unit / lay.member.sum(axis=1)
     slab = now.sparse.slab / scale[:, None]

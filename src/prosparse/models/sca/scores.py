@@ -1,7 +1,7 @@
-"""E step with point-normal scores, for complete data and data with missing values.
+"""E step with point-normal scores, also for data with missing values.
 
-The posterior is a product over all scores (`point_normal`), so that the samples do not share a
-covariance. Samples and scores take the roles of columns and loadings.
+The posterior is a product over all scores (`point_normal`), with a separate variance for each
+score. Samples and scores have the roles of columns and loadings.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from collections.abc import Callable
 import numpy as np
 
 from ...data import Operator
+from ...data.observation_mask import Observed
 from .model import Scores
+from .packed import pack_outer, unpack
 from .point_normal import PointNormal, initial_posterior, update_unknowns
 from .samples import FactorMoments, Samples
 
-# Maximum number of sweeps over the scores of new rows, and the change that ends them.
+# Maximum number of sweeps over the scores of new rows, and change at convergence.
 MAX_SWEEPS = 200
 SCORE_TOL = 1e-7
 
 
 class SparseScores(Samples):
-    """Centred data, and the posterior of their scores.
+    """Centred data with point-normal scores.
 
     ``op`` (n, p) is zero where the mask ``seen`` is False; None if all entries are observed. With
     row weights w of mean one, the rows of ``op`` are multiplied by w^1/2, ``root`` (n,).
@@ -33,13 +35,13 @@ class SparseScores(Samples):
         self.op = op
         self.root = np.ones(op.shape[0]) if root is None else root
         self.n, self.p = op.shape
-        self.seen = None if seen is None else seen.astype(float)
+        self.seen = None if seen is None else Observed(seen)
         self.squares = np.asarray(op.column_squares(), dtype=float)
         self.observed = np.full(self.p, float(self.n)) if seen is None else seen.sum(axis=0) * 1.0
         self.view, self.member = np.zeros(self.n, dtype=int), np.ones((1, self.n))
 
     def initial(self, Z: np.ndarray) -> PointNormal:
-        """Return the posterior in which the iterations start, from scores (n, Q)."""
+        """Initialise the posterior from scores (n, Q)."""
         return initial_posterior(Z, self.member)
 
     def update(
@@ -51,15 +53,16 @@ class SparseScores(Samples):
     def _updater(
         self, L: np.ndarray, C: np.ndarray, tau: np.ndarray, mu: np.ndarray
     ) -> Callable[[PointNormal, bool], PointNormal]:
-        """Return the update of the scores, which learns their prior or not."""
+        """Return the function that updates the scores and optionally the prior."""
         weighted = tau[:, None] * L
         H = np.asarray(self.op.matmul(weighted), dtype=float)
         if self.seen is None:
             B = (weighted.T @ L + np.tensordot(tau, C, axes=1))[None]
             H = H - self.root[:, None] * (mu @ weighted)
         else:
-            B = _weighted_sums(self.seen, tau[:, None, None] * (L[:, :, None] * L[:, None, :] + C))
-            H = H - self.seen @ (mu[:, None] * weighted)
+            terms = np.hstack([tau[:, None] * pack_outer(L, C), mu[:, None] * weighted])
+            sums, Q = self.seen.sums(slice(None), terms), L.shape[1]
+            B, H = unpack(sums[:, :-Q], Q), H - sums[:, -Q:]
 
         def update(scores: PointNormal, learn: bool) -> PointNormal:
             ones = np.ones(self.n)
@@ -70,9 +73,9 @@ class SparseScores(Samples):
     def infer(
         self, L: np.ndarray, variance: np.ndarray, tau: np.ndarray, probability: np.ndarray
     ) -> PointNormal:
-        """Return the posterior of the scores given the loadings and the prior.
+        """Compute the posterior of the scores given the loadings and the prior.
 
-        The loadings have means L (p, Q) and the given variances; factors have unit variance.
+        The loadings have means L (p, Q) and variances ``variance``; factors have unit variance.
         """
         n, Q = self.n, L.shape[1]
         C, mu = variance[:, :, None] * np.eye(Q), np.zeros(self.p)
@@ -95,7 +98,7 @@ class SparseScores(Samples):
         mu: np.ndarray,
         scores: Scores | None = None,
     ) -> FactorMoments:
-        """Return the sums over the samples of the moments of the updated scores."""
+        """Update the scores; return sums over the samples of their moments."""
         assert C is not None
         assert isinstance(scores, PointNormal)
         scores = self.update(L, C, tau, mu, scores)
@@ -104,9 +107,10 @@ class SparseScores(Samples):
         if self.seen is None:
             A, z_sum = zz[None], (self.root @ Z)[None]
         else:
-            second = Z[:, :, None] * Z[:, None, :]
-            second[:, *np.diag_indices(Z.shape[1])] += variance
-            A, z_sum = _weighted_sums(self.seen.T, second), self.seen.T @ Z
+            Q = Z.shape[1]
+            terms = np.hstack([pack_outer(Z, variance[:, :, None] * np.eye(Q)), Z])
+            sums = self.seen.sums_over_rows(slice(None), terms)
+            A, z_sum = unpack(sums[:, :-Q], Q), sums[:, -Q:]
         G = np.asarray(self.op.rmatmul(Z), dtype=float) - mu[:, None] * z_sum
         return FactorMoments(
             A,
@@ -120,14 +124,3 @@ class SparseScores(Samples):
             scores.second_moment[0],
             scores.divergence,
         )
-
-
-def _weighted_sums(weights: np.ndarray, matrices: np.ndarray) -> np.ndarray:
-    """Return the sums (m, Q, Q) of symmetric matrices (r, Q, Q) with weights (m, r)."""
-    Q = matrices.shape[1]
-    lower = np.tril_indices(Q)
-    half = weights @ matrices[:, lower[0], lower[1]]
-    sums = np.empty((weights.shape[0], Q, Q))
-    sums[:, lower[0], lower[1]] = half
-    sums[:, lower[1], lower[0]] = half
-    return sums

@@ -1,14 +1,14 @@
-"""Sketch of large data: few rows that approximate X'X.
+"""Sketches of large data, with few rows that approximate X'X.
 
-Most iterations only rotate the factors towards sparse loadings. The factors lie close to the
+Most iterations only rotate the factors towards sparse loadings. The factors are close to the
 leading directions of the views, and the remainder is approximated by independent noise:
 
     X'X  ~  Y'Y + P diag(residual) P,    Y = U'X (k x p),    P = I - V V',
 
-where V (p x k) holds the leading directions of all views, the orthonormal columns of U span the
-scores X V, and ``residual`` is the sum of squares of each column that Y lacks. Y'Y V = X'X V, so
-that the residual must be orthogonal to V. An iteration on Y costs as much as one on k samples. A
-few iterations on the complete data follow, and correct the approximation.
+where V (p x k) contains the leading directions of all views, the orthonormal columns of U span the
+scores X V, and ``residual`` is the residual sum of squares of each column. Because Y'Y V = X'X V,
+the residual must be orthogonal to V. An iteration on Y costs as much as an iteration on k samples.
+A few iterations on the complete data then correct the approximation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...data.arrays import from_numpy, to_numpy
 from ...numerics.spectrum import EXACT_SIDE, leading_directions, spectrum
 from .samples import ResidualSquares
 
-# Number of directions per view beyond the number of factors.
+# Number of directions per view in addition to the number of factors.
 N_EXTRA_DIRECTIONS = 10
 # Maximum number of products with the data for the directions.
 MAX_PRODUCTS = 4
@@ -41,9 +41,9 @@ class Sketch(NamedTuple):
 def sketch_rows(
     op: Operator, groups: Sequence[np.ndarray], n_factors: Sequence[int]
 ) -> Sketch | None:
-    """Return a sketch of centred data (n, p), or None if it would save little.
+    """Build a sketch of centred data (n, p); None if it would save little.
 
-    ``n_factors`` counts shared factors in each view.
+    ``n_factors`` includes shared factors in each view.
     """
     wanted = [count + N_EXTRA_DIRECTIONS for count in n_factors]
     if min(op.shape) <= max(EXACT_SIDE, MIN_ROW_RATIO * sum(wanted)):
@@ -68,7 +68,7 @@ def sketch_rows(
 
 
 def _leading(part: Operator, count: int) -> Array:
-    """Return approximate leading directions of a view, at most one per column."""
+    """Compute approximate leading directions of a view."""
     if part.shape[1] <= count:
         return from_numpy(np.eye(part.shape[1]), part.column_squares())
     if part.shape[1] <= 2 * count:

@@ -1,7 +1,6 @@
 """Fit of the model: from centred data to a `Solution`.
 
-`gaussian_data`, `non_gaussian_data` and `grouped_fit_data` return the data of a fit, `solve` fits
-them.
+`gaussian_data`, `non_gaussian_data` and `grouped_fit_data` prepare the data of a fit for `solve`.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from .model import (
 )
 from .n_factors import (
     MAX_ITER_PER_COUNT,
+    MIN_NOISE_GAIN,
     FactorCounts,
     SCAOptions,
     better_noise,
     factor_counts,
-    learn_noise,
     select_n_factors,
     with_learned_noise,
 )
@@ -63,12 +62,13 @@ from .view_correlation import Group, view_correlations
 # the gap of the quadratic bounds.
 MIN_NON_GAUSSIAN_TOL = 1e-6
 
-# Tolerance of the fit to a sketch, relative to `tol`. Its iterations are cheap, and a loose
-# tolerance can stop at a saddle point that costs dozens of iterations on the complete data.
+# Tolerance of the fit to a sketch, relative to `tol`. Iterations on the sketch are fast, whereas a
+# large tolerance can stop at a saddle point, which requires dozens of iterations on the complete
+# data.
 SKETCH_TOL_RATIO = 0.1
 
 
-# Loadings with a larger probability of being zero or of the other sign are set to zero.
+# Loadings with a larger probability of being zero or of the opposite sign are set to zero.
 MAX_FALSE_SIGN_RATE = 0.5
 
 
@@ -121,15 +121,14 @@ def gaussian_data(
     options: SCAOptions,
     root: np.ndarray | None = None,
 ) -> FitData:
-    """Return the data of Gaussian views.
+    """Prepare the data of Gaussian views.
 
-    ``op`` is the centred data matrix, zero where the mask ``seen`` is False; None if all entries
-    are observed. ``groups`` are the columns of each view. ``root`` (n,) are square roots of row
-    weights, by which the rows are multiplied.
+    ``op`` is the centred data matrix, zero where the mask ``seen`` is False; ``seen`` is None for
+    complete data. ``groups`` contains the columns of each view. ``root`` (n,) contains the square
+    roots of row weights, by which the rows are multiplied.
     """
     n, count = op.shape[0], options.n_components
-    in_memory = root is not None or has_row_access(op)
-    sparse = SparseScores(op, seen, root) if in_memory else None
+    sparse = SparseScores(op, seen, root) if has_row_access(op) else None
     if seen is not None:
         X = to_numpy(op.whole)
         full = impute_by_pca(X, seen, None if count == "auto" else count + sum(options.private))
@@ -137,7 +136,7 @@ def gaussian_data(
         samples = IncompleteSamples(X, seen)
         return FitData(samples, start, n, samples, start.epsilon, imputed=True, sparse=sparse)
     reduced = reduce_rows(op)
-    # The updates under the hyperbolic prior run in CPU memory.
+    # Updates under the hyperbolic prior are computed in CPU memory.
     on_device = options.prior != "hyperbolic" and is_writable(reduced.column_squares())
     complete = CompleteSamples(reduced, n, on_device=on_device)
     data = FitData(complete, reduced, n, complete, reduced.epsilon, sparse=sparse)
@@ -152,7 +151,7 @@ def gaussian_data(
 def non_gaussian_data(
     rows: Rows, op: Operator, per_unit: np.ndarray, means: np.ndarray, options: SCAOptions
 ) -> FitData:
-    """Return the data of views of which at least one is not Gaussian.
+    """Prepare the data of views of which at least one is non-Gaussian.
 
     ``op`` has standardised columns, zero where a value is missing, for the initialisation.
     ``per_unit`` (p,) is one standard deviation in units of the linear predictor. ``means`` (p,) are
@@ -169,7 +168,7 @@ def non_gaussian_data(
 
 
 def grouped_fit_data(data: GroupedData) -> FitData:
-    """Return the data of samples of several groups, centred within groups."""
+    """Prepare the data of several groups of samples, centred within groups."""
     start, n = reduce_rows(data.start), data.start.shape[0]
     samples = GroupedSamples(data.members, data.kept.size)
     return FitData(
@@ -190,9 +189,10 @@ class Fit(NamedTuple):
     data: FitData
     groups: list[np.ndarray]  # columns of each view
     options: SCAOptions
+    equal: dict[tuple[int, int], State]  # states with equal noise, by number and system of units
 
     def layout(self, shared: int, private: list[int]) -> ViewLayout:
-        """Return the layout of a number of factors."""
+        """Build the layout for a number of factors."""
         options = self.options
         lay = view_layout(self.groups, shared, private, options.noise, options.scale)
         return lay.to_device_of(self.data.pooled.squares)
@@ -211,7 +211,7 @@ class Fit(NamedTuple):
         return _run(samples, lay, prior, state, epsilon, options, progress, checkpoint)
 
     def samples_of(self, state: State) -> Samples:
-        """Return the data in the form that the scores of a state require."""
+        """Return the data in the form required by the scores of a state."""
         if not isinstance(state.ahead.scores, PointNormal):
             return self.data.samples
         assert self.data.sparse is not None
@@ -220,7 +220,7 @@ class Fit(NamedTuple):
     def initial_state(
         self, lay: ViewLayout, prior: Prior, how: SCAOptions, system: int = 0
     ) -> State:
-        """Return the start from the factors of columns in a system of units."""
+        """Initialise from the factors of columns in a system of units."""
         data, start, options = self.data, self.data.start, self.options
         shared, private = _factors_by_view(lay, len(self.groups))
         tol = EXACT_ROTATION if prior == "hyperbolic" else ROUGH_ROTATION
@@ -245,16 +245,22 @@ class Fit(NamedTuple):
     def begin(
         self, shared: int, how: SCAOptions, system: int | None = None
     ) -> tuple[State, ViewLayout]:
-        """Return the start with equal noise in one system of units, or with learned noise."""
+        """Initialise with equal noise in a system of units, or learned noise."""
         lay = self.layout(shared, self.options.private)
         prior = _variational_prior(self.options)
-        units = range(1 if lay.units is None else len(lay.units))
-        states = [
-            self.initial_state(lay, prior, how, h) for h in (units if system is None else (system,))
-        ]
-        if lay.units is None or system is not None:
-            return states[0], lay
-        return learn_noise(states, lay, self.run, how), lay
+        if lay.units is None:
+            return self.initial_state(lay, prior, how), lay
+        rough = how._replace(max_iter=min(how.max_iter, MAX_ITER_PER_COUNT))
+        for h in range(len(lay.units)):
+            if (shared, h) not in self.equal:
+                first = self.initial_state(lay, prior, how, h)
+                self.equal[shared, h] = self.run(first, lay, rough).state
+        if system is not None:
+            return self.equal[shared, system], lay
+        states = [self.equal[shared, h] for h in range(len(lay.units))]
+        best = max(states, key=lambda state: state.bound)
+        free = self.run(with_learned_noise(best), lay, rough).state
+        return (free if free.bound > best.bound + MIN_NOISE_GAIN else best), lay
 
 
 def solve(
@@ -264,19 +270,19 @@ def solve(
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Solution:
-    """Fit the loadings of all views jointly. ``groups`` are the columns of each view."""
+    """Fit the loadings of all views jointly; ``groups`` are columns of views."""
     counts = factor_counts(data.start, data.n, options)
     if options.noise == "learned" and (data.expand is not None or options.prior == "hyperbolic"):
         options = options._replace(noise="feature")
-    fit = Fit(data, groups, options)
+    fit = Fit(data, groups, options, {})
     if options.n_components == "auto" or options.prior != "hyperbolic":
         first, lay = _select_noise_and_count(fit, counts)
     else:
         lay = fit.layout(counts.maximum, options.private)
     prior = _hyperbolic_prior(lay, options)
     if prior is not None:
-        # Under the Normal-Jeffreys prior a zero loading stays zero. A start from the ARD solution
-        # or from a sketch would therefore lead to a poorer local maximum.
+        # Under the Normal-Jeffreys prior, zero loadings remain zero. Initialisation from the ARD
+        # solution or from a sketch would therefore lead to a poorer local maximum.
         lay = fit.layout(*_factors_by_view(lay, len(groups)))
         first = fit.initial_state(lay, "hyperbolic", options)
     if options.prior == "point-normal" and data.sparse is not None:
@@ -285,8 +291,8 @@ def solve(
     if options.n_components == "auto" and noise is not None and noise.system is not None:
         first, lay = better_noise(first, lay, with_learned_noise(first), lay, fit.run, options)
     run = fit.run(first, lay, options, prior, progress, checkpoint)
-    # Probabilities of counts do not depend on units. The log posterior is a density of the
-    # loadings as well.
+    # Probabilities of counts do not depend on units. The log posterior is also a density of the
+    # loadings.
     n_densities = to_numpy(data.samples.observed)
     if prior is not None:
         n_densities = n_densities + to_numpy(lay.allowed).sum(axis=1)
@@ -300,7 +306,7 @@ def solve(
 def _observed_loadings(
     samples: Samples, lay: ViewLayout, now: FactorParameters
 ) -> PointNormal | None:
-    """Return the posterior of point-normal loadings given the observed data."""
+    """Compute the posterior of point-normal loadings given the observed data."""
     if now.sparse is None:
         return None
     m = samples.moments(now.L, now.C, lay.of_columns(now.tau), now.mu, now.scores)
@@ -312,9 +318,9 @@ def _observed_loadings(
 
 
 def _select_noise_and_count(fit: Fit, counts: FactorCounts) -> tuple[State, ViewLayout]:
-    """Select the number of factors, under equal and under different noise if it is learned.
+    """Select the number of factors, with equal or unequal noise if learned.
 
-    Different noise requires a higher evidence than equal noise in any system of units, because few
+    Unequal noise must have higher evidence than equal noise in any system of units, because few
     factors with free noise variances can be a local maximum.
     """
     options, n = fit.options, fit.data.n
@@ -339,12 +345,12 @@ def _factors_by_view(lay: ViewLayout, n_views: int) -> tuple[int, list[int]]:
 
 
 def _variational_prior(options: SCAOptions) -> Prior:
-    """Return the prior of the variational fits, which start that of the hyperbolic prior."""
+    """Return the prior of the variational fits."""
     return "ard" if options.prior == "hyperbolic" else options.prior
 
 
 def _hyperbolic_prior(lay: ViewLayout, options: SCAOptions) -> HyperbolicPrior | None:
-    """Return the hyperbolic prior if it is requested and any loading is free."""
+    """Build the hyperbolic prior if requested and if any loading is free."""
     if options.prior != "hyperbolic" or not bool(array_namespace(lay.allowed).any(lay.allowed)):
         return None
     return HyperbolicPrior(options.shape / (options.n_features * lay.block.size), options.rate)
@@ -391,12 +397,12 @@ def _solution(
     entry_information: np.ndarray | None = None,
     data: GroupedData | None = None,
 ) -> Solution:
-    """Return the model without empty factors, ordered, with fixed signs.
+    """Remove empty factors, sort the factors and fix their signs.
 
     ``max_factors`` is the largest possible number of factors. ``sparse`` is the posterior of the
     loadings given the observed data (point-normal). ``entry_information`` (p,) is the
     Fisher information of an entry about its linear predictor, NaN for Gaussian columns; None if all
-    columns are Gaussian. ``data`` are several groups of samples.
+    columns are Gaussian. ``data`` is given for several groups of samples.
     """
     fitted = run.state.fitted
     loadings, noise = to_numpy(fitted.L), to_numpy(1.0 / lay.of_columns(fitted.tau))
@@ -444,9 +450,9 @@ def _sparse_loadings(
     alive: np.ndarray,
     sign: np.ndarray,
 ) -> SparseLoadings:
-    """Return the posterior of the factors ``alive``, whose loadings are L.
+    """Return the posterior of the factors ``alive`` with loadings L.
 
-    A factor without loadings has no posterior means either.
+    Posterior means are also zero for a factor without loadings.
     """
     means, inclusion = to_numpy(fitted.L)[:, alive], sparse.inclusion[:, alive]
     lfsr = local_false_sign_rate(sparse.mean, sparse.variance, sparse.inclusion)
@@ -465,8 +471,8 @@ def _sparse_loadings(
 def _order_factors(block: np.ndarray, correlation: np.ndarray, strength: np.ndarray) -> np.ndarray:
     """Return the positions of the remaining factors in their final order.
 
-    Shared factors come first, by decreasing view correlation and strength, then the private factors
-    of each view. One factor remains without loadings, so that scores have a column.
+    Shared factors come first, by decreasing view correlation and strength, followed by the private
+    factors of each view. If no factor has loadings, one is retained, so that scores have a column.
     """
     order = np.lexsort((-strength, -np.maximum(correlation, 0.0), block))
     alive: np.ndarray = order[strength[order] > 0]
@@ -480,7 +486,7 @@ def _correlation_groups(
     entry_information: np.ndarray | None,
     data: GroupedData | None,
 ) -> list[Group]:
-    """Return the groups of samples for `view_correlations`."""
+    """Build the groups of samples for `view_correlations`."""
     p, Q = loading_variance.shape
     if data is None or factor_variance is None:
         if entry_information is not None:
@@ -499,7 +505,7 @@ def _correlation_groups(
 def absorb_singleton_factors(
     L: np.ndarray, noise: np.ndarray, noisy: np.ndarray | None, factor_variance: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Convert factors with a single loading to noise of that column.
+    """Convert factors with a single loading to noise of the column.
 
     The distribution of the data is unchanged. ``noisy`` (p,) marks the columns with estimated
     noise.

@@ -1,4 +1,4 @@
-"""Initial loadings: principal or canonical directions, rotated."""
+"""Initial loadings from rotated principal or canonical directions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Rotation = Literal["sparse", "shared"]
 INITIAL_ANGLE = 0.05
 MAX_ANGLE = 0.3
 MIN_ANGLE = 1e-8
-# Relative tolerance of the rotation criterion. ARD tolerates a rough start. Under the
-# Normal-Jeffreys prior a zero loading stays zero, which requires an exact one.
+# Relative tolerance of the rotation criterion. A rough rotation is sufficient for ARD. Under the
+# Normal-Jeffreys prior, zero loadings remain zero, which requires an exact rotation.
 EXACT_ROTATION = 1e-8
 ROUGH_ROTATION = 1e-4
 # Minimum proportion of noise in the variance of a column, for standardised coefficients.
@@ -30,14 +30,14 @@ MIN_NOISE_PROPORTION = 1e-3
 def varimax(
     L: np.ndarray, view: np.ndarray | None = None, max_iter: int = 200, tol: float = EXACT_ROTATION
 ) -> np.ndarray:
-    """Return the varimax rotation of the columns of ``L``.
+    """Compute the varimax rotation of the columns of ``L``.
 
-    The likelihood is invariant to rotations, and the sparse prior is not. From the principal axes
-    the iterations would pass many poor local maxima.
+    The likelihood is invariant to rotations, but the sparse prior is not. From the principal axes,
+    the iterations could end at many poor local maxima.
 
     Varimax over all rows also favours factors of a single view. With ``view`` (p,), the view of
-    each row, the criterion is the sum over views, each with equal weight: sparse loadings of shared
-    factors.
+    each row, the criterion is the sum over views with equal weights, which favours sparse loadings
+    of shared factors.
     """
     p, d = L.shape
     R = np.eye(d)
@@ -64,7 +64,7 @@ def varimax(
 
 
 def evidence_rotation(L: np.ndarray, max_iter: int = 300, tol: float = 1e-6) -> np.ndarray:
-    """Return the rotation of the columns of ``L`` with minimal evidence cost.
+    """Compute the rotation of the columns of ``L`` with minimum evidence cost.
 
     A loading l with standard deviation c costs about log(1 + l^2 / c^2) / 2. ``L`` (p, d) is in
     units of c. The sum is minimised by gradient descent on the rotations with Barzilai-Borwein
@@ -104,7 +104,7 @@ def evidence_rotation(L: np.ndarray, max_iter: int = 300, tol: float = 1e-6) -> 
 
 
 def _directions(op: Operator, k: int) -> Array:
-    """Return the k leading eigenvectors of X'X, zero beyond the rank."""
+    """Compute the k leading eigenvectors of X'X, zero beyond the rank."""
     return _pad_columns(spectrum(op, k).directions(min(k, *op.shape)), k)
 
 
@@ -119,13 +119,13 @@ def _pad_columns(U: Array, k: int) -> Array:
 
 
 def _leading_scores(op: Operator, k: int) -> Array:
-    """Return the scores of the k leading components, in memory."""
+    """Compute the scores of the k leading components in memory."""
     F = op.xp.astype(_directions(op, k), op.dtype)
     return op.xp.astype(op.gather_rows(lambda block: block @ F), op.xp.float64)
 
 
 def _orthonormal_scores(op: Operator, k: int) -> Array:
-    """Return orthonormal scores of the k leading components."""
+    """Compute orthonormal scores of the k leading components."""
     Z = _leading_scores(op, k)
     norm = np.sqrt(to_numpy(op.xp.sum(Z * Z, axis=0)))
     small = norm <= 1e-10 * max(norm.max(initial=0.0), 1e-300)
@@ -133,9 +133,9 @@ def _orthonormal_scores(op: Operator, k: int) -> Array:
 
 
 def shared_scores(parts: Sequence[Operator], k: int, private: Sequence[int]) -> Array:
-    """Return orthonormal scores (n, k) of k shared factors.
+    """Compute orthonormal scores (n, k) of k shared factors.
 
-    Without private factors these are principal components of the views, each scaled to unit
+    Without private factors, the scores are principal components of the views, each scaled to unit
     variance. With private factors, which may dominate the variance, they are MAXVAR canonical
     variates of the leading components of the views.
     """
@@ -153,7 +153,7 @@ def shared_scores(parts: Sequence[Operator], k: int, private: Sequence[int]) -> 
 
 
 def _weighted_scores(op: Operator, k: int) -> Array:
-    """Return the scores of a view scaled to unit mean variance."""
+    """Compute the scores of a view scaled to unit mean variance."""
     total = float(op.xp.sum(op.column_squares()))
     return _leading_scores(op, k) / math.sqrt(total / op.shape[1] if total > 0 else 1.0)
 
@@ -167,7 +167,7 @@ def initial_loadings(
     rotation: Rotation = "shared",
     tol: float = EXACT_ROTATION,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return initial loadings (p, Q) and the residual variance of each column.
+    """Compute initial loadings (p, Q) and residual variances of the columns.
 
     The data are regressed on the shared scores. Private factors are principal components of the
     residuals of each view.
@@ -204,7 +204,7 @@ def initial_loadings(
 def _standardised_coefficients(
     loadings: np.ndarray, residual: np.ndarray, squares: np.ndarray, n: int
 ) -> np.ndarray:
-    """Return coefficients on orthonormal scores divided by their standard errors."""
+    """Divide coefficients on orthonormal scores by their standard errors."""
     noise = np.maximum(residual, MIN_NOISE_PROPORTION * squares) / n
     positive = noise > 0
     units: np.ndarray = loadings / np.sqrt(np.where(positive, noise, 1.0))[:, None]
@@ -212,12 +212,12 @@ def _standardised_coefficients(
 
 
 def _regress(op: Operator, scores: Array) -> np.ndarray:
-    """Return X' times orthonormal scores, in CPU memory."""
+    """Compute X' times orthonormal scores, in CPU memory."""
     return to_numpy(op.rmatmul(op.xp.astype(scores, op.dtype))).astype(float)
 
 
 def _residual_scores(part: Operator, scores: Array, n_own: int) -> Array:
-    """Return orthonormal scores of the leading residual components of a view."""
+    """Compute orthonormal scores of leading residual components of a view."""
     xp = part.xp
     if part.shape[0] <= part.shape[1]:
         kernel = part.outer()
@@ -234,7 +234,7 @@ def _residual_scores(part: Operator, scores: Array, n_own: int) -> Array:
         U = projected - scores @ (loadings.T @ V)
     leading_values = to_numpy(values)[::-1][:n_own]
     norm = np.sqrt(to_numpy(xp.sum(U * U, axis=0)))
-    # Relative to the complete view, because an exact fit leaves only rounding errors.
+    # The limit is relative to the complete view, because an exact fit leaves only rounding errors.
     nonzero = (leading_values > 1e-10 * float(xp.sum(part.column_squares()))) & (norm > 0)
     factor = np.where(nonzero, 1.0 / np.where(nonzero, norm, 1.0), 0.0)
     return _pad_columns(U * from_numpy(factor, U), n_own)

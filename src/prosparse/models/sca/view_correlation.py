@@ -1,4 +1,4 @@
-"""Correlation between views of the scores of each factor.
+"""Correlation of the scores of each factor between views.
 
 Given view v alone, with loadings L_v and noise variances N_v, the posterior means of the factors
 are
@@ -11,8 +11,8 @@ T_a T_b. The scores of factor j from the two views have the correlation
     (T_a T_b)_jj / sqrt(T_a,jj T_b,jj)
 
 in samples that were not used for the fit. N_v includes the posterior variance of the loadings. With
-several groups and factor variances V, L_v V^1/2 replaces L_v, and the numerator and both factors of
-the denominator are means over all samples, multiplied by V_jj.
+several groups and factor variances V, L_v is replaced by L_v V^1/2. The numerator and both factors
+of the denominator are then means over all samples, multiplied by V_jj.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 
 class Group(NamedTuple):
-    """Group of samples with its own noise and factor variances."""
+    """Group of samples with specific noise and factor variances."""
 
     proportion: float  # proportion of the samples
     variances: np.ndarray  # (Q,) variances of the factors
@@ -33,10 +33,10 @@ class Group(NamedTuple):
 
 
 def view_correlations(L: np.ndarray, view: np.ndarray, groups: list[Group]) -> np.ndarray:
-    """Return the (Q,) mean correlation of the scores of two views per factor.
+    """Compute the mean correlation of scores between views, (Q,).
 
-    The mean over all pairs of views is zero with one view, and negative if a view alone confuses
-    factors.
+    The mean over all pairs of views is zero with one view. It is negative if a single view does not
+    distinguish the factors.
     """
     views, Q = np.unique(view), L.shape[1]
     variance = np.zeros((views.size, Q))  # variances of the scores
@@ -59,9 +59,10 @@ def view_correlations(L: np.ndarray, view: np.ndarray, groups: list[Group]) -> n
 
 
 def _reliability(L: np.ndarray, residual_variance: np.ndarray) -> np.ndarray:
-    """Return T = (I + M)^-1 M with M = L' diag(residual_variance)^-1 L, (Q, Q).
+    """Compute T = (I + M)^-1 M with M = L' diag(residual_variance)^-1 L.
 
-    Computed from singular values, because I + M is singular in floating point if the noise is tiny.
+    T (Q, Q) is computed from singular values, because I + M is numerically singular if the noise is
+    tiny.
     """
     R = np.linalg.qr(L / np.sqrt(residual_variance)[:, None], mode="r")
     _, values, V = np.linalg.svd(R, full_matrices=False)
@@ -71,6 +72,6 @@ def _reliability(L: np.ndarray, residual_variance: np.ndarray) -> np.ndarray:
 
 
 def _correlation(covariance: np.ndarray, squared: np.ndarray) -> np.ndarray:
-    """Return a correlation; zero if a view has no loadings on the factor."""
+    """Compute a correlation; zero if a view has no loadings on the factor."""
     positive = squared > 0.0
     return np.where(positive, covariance / np.sqrt(np.where(positive, squared, 1.0)), 0.0)

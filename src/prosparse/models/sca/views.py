@@ -1,4 +1,4 @@
-"""Several views of the same samples: data, names and private factors.
+"""Data and column names of several views of the same samples.
 
 Views are given as one data matrix with groups of columns, or as one data matrix per view, some of
 which may be missing. The model uses a single data matrix.
@@ -25,7 +25,7 @@ from ...phrases import list_items
 def varying_view_columns(
     groups: list[np.ndarray], kept: np.ndarray, width: int
 ) -> list[np.ndarray]:
-    """Return the columns of each view as positions among the varying ones."""
+    """Return the columns of each view as positions among varying columns."""
     varying = np.isin(np.arange(width), kept)
     position = np.cumsum(varying) - 1
     parts = [position[columns[varying[columns]]] for columns in groups]
@@ -58,7 +58,7 @@ def private_counts(given: int | Sequence[int], n_views: int) -> list[int]:
 
 
 def is_list_of_views(X: Table) -> TypeGuard[Sequence[Table]]:
-    """Return whether ``X`` is a list of matrices, or None, rather than of rows."""
+    """Return whether ``X`` is a list of matrices (or None), not of rows."""
     if not isinstance(X, list | tuple) or not X:
         return False
     return any(table is None or len(getattr(table, "shape", ())) == 2 for table in X)
@@ -67,7 +67,7 @@ def is_list_of_views(X: Table) -> TypeGuard[Sequence[Table]]:
 def concatenate_views(
     X: Table, views: Sequence[ColumnGroup] | None
 ) -> tuple[Table, Sequence[ColumnGroup] | None]:
-    """Return a list of data matrices as one matrix with its column groups."""
+    """Concatenate a list of data matrices; return the matrix and its views."""
     if not is_list_of_views(X):
         return X, views
     if views is not None:
@@ -84,7 +84,7 @@ def concatenate_views(
 
 
 def join_views(tables: Sequence[Table], groups: list[np.ndarray]) -> Table:
-    """Return new rows of all views as one matrix in the column order of ``fit``."""
+    """Join new rows of all views in the column order of ``fit``."""
     if len(tables) != len(groups):
         raise InputError(
             f"X must be a list of {len(groups)} views, as in `fit`, got {len(tables)}. Use None "
@@ -111,7 +111,7 @@ def join_views(tables: Sequence[Table], groups: list[np.ndarray]) -> Table:
 
 
 def duplicate_names(X: Table) -> list[object]:
-    """Return repeated column names of a DataFrame; views may share names."""
+    """Return repeated column names of a DataFrame."""
     labels = Counter(container_of(X).column_names(X) or ())
     return [label for label, count in labels.items() if count > 1]
 
@@ -130,7 +130,7 @@ def view_column_names(table: Table, number: int) -> np.ndarray | None:
 
 
 def joint_column_names(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    """Return the names of all views; None if some are missing or not unique."""
+    """Join the names of all views; None if some are missing or not unique."""
     named = [part for part in parts if part is not None]
     if len(named) < len(parts):
         return None
@@ -141,8 +141,8 @@ def joint_column_names(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
 def check_names(tables: Sequence[Table], fitted: Sequence[np.ndarray | None], who: str) -> None:
     """Check the column names of views as scikit-learn checks a DataFrame.
 
-    Different names or a different order raise an error. Names present only in ``fit`` or only now
-    cause a warning.
+    Different names or a different order raise an error. Names that are present only in ``fit`` or
+    only in the new rows cause a warning.
     """
     for number, (table, expected) in enumerate(zip(tables, fitted, strict=True)):
         given = None if table is None else view_column_names(table, number)

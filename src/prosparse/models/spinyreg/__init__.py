@@ -1,7 +1,7 @@
 """Sparse regression and classification by Bayesian model averaging.
 
-`set_model` is the protocol of a marginal likelihood over sets of variables, which `linear` and
-`logistic` implement. `solve` holds the steps from a standardised data matrix to the selected set.
+`set_model` is the protocol of a marginal likelihood over sets of variables, implemented by `linear`
+and `logistic`. `solve` contains the steps from a standardised data matrix to the selected set.
 """
 
 from .classifier import SpinyClassifier

@@ -9,7 +9,7 @@ of a single t_j, log p(y) is
     h(t) = -1/2 log(1 + t s) + 1/2 q^2 t / (1 + t s) ,   s = x_j'C_j^-1 x_j,  q = x_j'C_j^-1 y
 
 where C_j is C without variable j. The maximum is at t = (q^2 - s) / s^2, or exactly at zero if
-q^2 <= s, [FT02]. One step updates all variables in turn; log p(y) is non-decreasing.
+q^2 <= s, [FT02]. One step updates all variables in turn, and log p(y) is non-decreasing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MIN_NOISE_RATIO = 1e-4  # minimum noise variance relative to y'y / n
 
 
 class State(NamedTuple):
-    """Prior variances after an update of every variable."""
+    """Prior variances after an update of all variables."""
 
     t: np.ndarray  # (p,) prior variances, exactly 0 for excluded variables
     bound: float  # log p(y)
@@ -51,16 +51,16 @@ def log_likelihood(
 
 
 def init(G: np.ndarray, b: np.ndarray, yy: float, n: float, sigma2: float, t: np.ndarray) -> State:
-    """Return the initial state with variances ``t``."""
+    """Compute the initial state with variances ``t``."""
     return State(t, log_likelihood(G, b, yy, n, sigma2, t))
 
 
 def make_step(
     G: np.ndarray, b: np.ndarray, yy: float, n: float, sigma2: float
 ) -> Callable[[State], State]:
-    """Return the update of all variables, O(p^2) for each."""
+    """Build the update of all variables, which costs O(p^2) for each."""
     p = b.size
-    Gb = np.empty((p, p + 1))  # y is an additional column that is never in the model
+    Gb = np.empty((p, p + 1))  # y is an additional column that never enters the model
     Gb[:, :p], Gb[:, p] = G, b
     Gb /= sigma2
 
@@ -77,7 +77,7 @@ def make_step(
             a, c = Ac.item(j, j), Ac.item(j, p)
             ratio = 1.0 - t_j * a  # C_j^-1 from C^-1 by the Sherman-Morrison formula
             if not (a > 0.0 and RATIO_ROUNDING * t_j * Gb.item(j, j) < ratio <= 1.0):
-                continue  # Rounding hides s and q.
+                continue  # s and q are inaccurate because of rounding.
             s, q = a / ratio, c / ratio
             best = (q * q - s) / (s * s) if q * q > s else 0.0
             change = best - t_j
@@ -102,15 +102,15 @@ def fit_ard(
     tol: float,
     verbose: int = 0,
 ) -> Run[State]:
-    """Fit the prior variances of the variables ``order`` at the noise of ``fit``."""
+    """Fit the prior variances of the variables ``order``, given the noise."""
     listed = order if fit.v.size else order[:0]
     G, b = model.gram(listed), model.B[listed, 0]
     yy, sigma2 = float(model.yy[0]), float(fit.sigma2[0])
     t = np.zeros(listed.size)
     t[: fit.v.size] = sigma2 / math.exp(fit.log_ratio)
-    # With less noise, residuals of variables regressed on each other are lost in rounding.
+    # With less noise, residuals of variables regressed on each other would be rounding errors.
     noise = max(sigma2, MIN_NOISE_RATIO * yy / model.n)
-    unchanged = noise == sigma2  # The evidence of the start is known then.
+    unchanged = noise == sigma2  # The initial evidence is then known.
     start = State(t, fit.log_evidence) if unchanged else init(G, b, yy, model.n, noise, t)
     return iterate(
         make_step(G, b, yy, model.n, noise),

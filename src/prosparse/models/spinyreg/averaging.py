@@ -5,10 +5,11 @@
 [ZR19]  G. Zanella, G. Roberts. Scalable importance tempering and Bayesian variable selection.
         Journal of the Royal Statistical Society B 81(3), 2019.
 
-The prior on sets corrects for multiplicity, [SB10]. The sets of few variables are enumerated. For
-more variables a Markov chain visits states x, sets at a scale of their coefficients. It proposes
-state y with probability g(x, y) / Z(x), where Z(x) is the sum of the rates g(x, y). The chain
-samples pi(x) Z(x), and a visit of x has the weight 1 / Z(x), [ZR19]. The acceptance probability
+The prior on sets corrects for multiplicity, [SB10]. With few variables, all sets are enumerated.
+With more variables, a Markov chain visits states x, which are sets together with a scale of the
+coefficients. It proposes state y with probability g(x, y) / Z(x), where Z(x) is the sum of the
+rates g(x, y). The stationary distribution is proportional to pi(x) Z(x), and a visit of x has
+weight 1 / Z(x), [ZR19]. The acceptance probability
 
     min(1, pi(y) g(y, x) / (pi(x) g(x, y)))
 
@@ -30,14 +31,14 @@ from .set_model import Coefficients, DenseSums, F, SetModel, StateSpace, Sums, V
 MAX_STATES = 1000  # maximum number of states of the chain
 MIN_STATES = 100  # number of states before the first convergence check
 MIN_RATE = 1e-300  # total rate below which a state is absorbing
-BURN_IN = 300  # number of states that are discarded if the chain is more than twice as long
+BURN_IN = 300  # number of states discarded if the chain is more than twice as long
 STABILITY_TOL = 0.01  # maximum difference of inclusion probabilities between two halves of a run
-MIN_INCLUSION = 0.01  # minimum inclusion probability of a candidate, whose covariances are retained
+MIN_INCLUSION = 0.01  # minimum inclusion probability of candidates, whose covariances are retained
 MAX_CANDIDATES = 300  # maximum number of candidates
-# Log evidence of all sets, relative to the best state with a dense component, above which the
-# latter is omitted.
+# Log evidence of all sets, relative to the best state with a dense component, above which the dense
+# component is omitted.
 MAX_DENSE_DROP = 12.0
-# Number of variables up to which there is no dense component: their full model is probable.
+# Number of variables up to which there is no dense component, because the full model is probable.
 MAX_WITHOUT_DENSE = 30
 
 
@@ -45,8 +46,8 @@ class Average(NamedTuple):
     """Posterior means over all sets, for m responses, in the units of the model."""
 
     inclusion: np.ndarray  # (p,) probability that each variable is active
-    nonzero: np.ndarray  # (p,) that its coefficient is not zero: active, or a dense component
-    by_size: np.ndarray  # (p, Q + 1) jointly with a model size of 0 .. Q
+    nonzero: np.ndarray  # (p,) probability of a nonzero coefficient (active, or a dense component)
+    by_size: np.ndarray  # (p, Q + 1) joint probability with a model size of 0, ..., Q
     size_probability: np.ndarray  # (Q + 1,) probability of the model size
     intercept: np.ndarray  # (m,) at the column means
     mean: np.ndarray  # (m, p) of the coefficients
@@ -55,8 +56,8 @@ class Average(NamedTuple):
     active_variance: np.ndarray  # (m, p)
     candidates: np.ndarray  # (k,) variables of `covariance`, in increasing order
     covariance: np.ndarray  # (m, 1 + k, 1 + k) of intercept and coefficients
-    together: np.ndarray  # (k, k) probability that two are both active
-    excluded_variance: np.ndarray  # (m,) mean contribution of all others to the variance
+    together: np.ndarray  # (k, k) probability that two candidates are both active
+    excluded_variance: np.ndarray  # (m,) mean contribution of all other variables to the variance
     sigma2: np.ndarray  # (m,) noise variance
     dense: DenseSums | None = None  # moments of the dense component, before `spread`
     dense_probability: float = 0.0
@@ -79,7 +80,7 @@ class Visits(NamedTuple):
     spent: list[float]  # weight of each state
 
     def find(self, space: StateSpace, key: Hashable) -> int:
-        """Return the position of a state, which is visited once."""
+        """Return the position of a state, adding new states."""
         k = self.position.get(key)
         if k is None:
             k = self.position[key] = len(self.keys)
@@ -89,7 +90,7 @@ class Visits(NamedTuple):
         return k
 
     def inclusion(self, since: np.ndarray) -> np.ndarray:
-        """Compute (p,) inclusion probabilities over the weights after ``since``."""
+        """Compute inclusion probabilities, (p,), from weights after ``since``."""
         time = np.array(self.spent)
         time[: since.size] -= since
         return time @ np.array([each.inclusion for each in self.states]) / time.sum()
@@ -98,19 +99,20 @@ class Visits(NamedTuple):
 def sample(
     space: StateSpace, v: np.ndarray, rng: np.random.Generator, targets: list[np.ndarray]
 ) -> tuple[Average, float]:
-    """Average over the states of a chain that starts at the set ``v``.
+    """Average over the states of a Markov chain that starts at the set ``v``.
 
-    ``targets`` are other probable sets. The second value is the log evidence of all states.
+    ``targets`` are other probable sets. The average and the log evidence of all states are
+    returned.
     """
     visits = Visits({}, [], [], [])
     half, check = np.zeros(0), MIN_STATES  # weight of each state in the first half
-    burn = np.zeros(0)  # weight of each state before the chain is near its distribution
+    burn = np.zeros(0)  # weight of each state before the chain is near stationarity
     k = visits.find(space, space.start(v, targets))
     for t in range(1, MAX_STATES + 1):
         state = visits.states[k]
         total = float(state.rates[-1])
         visits.spent[k] += 1.0 / max(total, MIN_RATE)
-        if total < MIN_RATE:  # All neighbours have probability zero in double precision.
+        if total < MIN_RATE:  # All neighbours then have probability zero in double precision.
             break
         if t == BURN_IN:
             burn = np.array(visits.spent)
@@ -142,8 +144,8 @@ def sample(
 def inclusion_from_visits(visits: Visits, weights: np.ndarray, p: int) -> Inclusion:
     """Compute inclusion probabilities jointly with the model size.
 
-    Each variable is considered given all others of the current set. A variable of the set keeps the
-    size; another variable increases it by one.
+    Each variable is considered given all other variables of the current set. The model size is
+    unchanged for a variable in the set, and one larger for any other variable.
     """
     sizes = np.array([each.v.size for each in visits.states])
     given = np.array([each.inclusion for each in visits.states])  # (states, p)
@@ -164,8 +166,7 @@ def summarise(
 ) -> Average:
     """Assemble the average from the sums over the variables ``seen``.
 
-    The covariances of the candidates are retained. The other variables contribute their mean
-    variance.
+    Covariances of the candidates are retained; other variables contribute their mean variance.
     """
     p, m = space.n_variables, sums.sigma2.size
     # Rounding can make a sum of probabilities exceed 1.
@@ -205,13 +206,20 @@ def summarise(
 
 
 def average_over_sets(
-    model: SetModel[F], log_prior: np.ndarray, fit: F, targets: list[np.ndarray], seed: int
+    model: SetModel[F],
+    log_prior: np.ndarray,
+    fit: F,
+    targets: list[np.ndarray],
+    seed: int,
+    all_columns: bool = True,
 ) -> Average:
     """Average over sets by enumeration or sampling.
 
     Sampling starts from the set of ``fit``; ``targets`` are other probable sets. A second chain
-    samples sets with a dense component, which changes the coefficients only: the probabilities of
-    variables and sizes are those without it.
+    samples sets with a dense component, which affects only the coefficients; probabilities of
+    variables and sizes are those without a dense component. The second chain requires that
+    ``model`` contains all columns, because a shortlist of those most correlated with the response
+    would overestimate the dense component.
     """
     space = model.states(log_prior, fit)
     p = space.n_variables
@@ -227,7 +235,7 @@ def average_over_sets(
 
     found, log_evidence = sample(space.take(order), start, rng, others)
     average = spread(found, order, p)
-    dense = space.with_dense_component() if p > MAX_WITHOUT_DENSE else None
+    dense = space.with_dense_component() if all_columns and p > MAX_WITHOUT_DENSE else None
     if dense is None:
         return average
     dense = dense.take(order)
@@ -241,7 +249,7 @@ def average_over_sets(
 
 
 def spread(average: Average, order: np.ndarray, p: int) -> Average:
-    """Convert an average of the variables ``order`` to one of all p variables."""
+    """Expand an average of the variables ``order`` to all p variables."""
     increasing = np.argsort(order[average.candidates])
     at = np.concatenate([[0], 1 + increasing])
 
@@ -276,13 +284,13 @@ def spread(average: Average, order: np.ndarray, p: int) -> Average:
 
 
 def select_promising(model: SetModel[F], fit: F, max_visited: int) -> np.ndarray:
-    """Select the variables that the chain considers.
+    """Select the variables considered by the Markov chain.
 
-    Those most correlated with the response come first.
+    The variables are sorted by their correlation with the response.
 
     This order makes the draws independent of the column order. If there are too many variables,
     those of ``fit``, those most correlated with y and those that would add most to ``fit`` are
-    selected. The others would rarely be visited but increase the cost of every state.
+    selected. All others would rarely be visited but would increase the cost of every state.
     """
     order = np.argsort(-model.marginal(), kind="stable")
     if order.size <= max_visited:
@@ -298,15 +306,15 @@ def select_promising(model: SetModel[F], fit: F, max_visited: int) -> np.ndarray
 
 
 def mix(first: Average, second: Average, weight: float, mean_squares: np.ndarray) -> Average:
-    """Mix two posteriors of the coefficients; ``weight`` is that of the first.
+    """Mix two posteriors of coefficients; ``weight`` is that of the first.
 
     The probabilities of variables and sizes remain those of the first.
     """
     candidates = np.union1d(first.candidates, second.candidates)
-    between = weight * (1.0 - weight)  # variance of the indicator of the second
+    between = weight * (1.0 - weight)  # variance of the mixture indicator
 
     def within(average: Average, matrix: np.ndarray) -> np.ndarray:
-        """Extend the last two axes to all candidates, behind as many others as there are."""
+        """Expand the last two axes to the candidates of both posteriors."""
         at = np.searchsorted(candidates, average.candidates)
         n_others = matrix.shape[-1] - at.size
         at = np.concatenate([np.arange(n_others), n_others + at])
@@ -395,7 +403,7 @@ def mixture_interval(
     negative = a * ndtr(-mean / spread)
     ends = []
     for tail in (0.5 - 0.5 * level, 0.5 + 0.5 * level):
-        # Quantile level within the normal component.
+        # This is the quantile level within the normal component.
         level_in = np.where(tail < negative, tail, tail - (1.0 - a)) / a
         end = mean + spread * ndtri(np.clip(level_in, least, 1.0 - 1e-16))
         ends.append(np.where((tail >= negative) & (tail <= negative + 1.0 - a), 0.0, end))

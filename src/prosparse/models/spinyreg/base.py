@@ -34,9 +34,10 @@ MAX_EXPONENT = 305  # maximum decimal exponent of a variance or precision
 
 
 class SpinyBase(VariableSelector):
-    """Sets the attributes of a solution in the units of the data matrix.
+    """Base class that sets fitted attributes in the units of the data.
 
-    Coefficients have a leading axis of m responses, which `_by_response` removes if there is one.
+    Coefficients have a leading axis of m responses, which `_by_response` removes for a single
+    response.
     """
 
     _min_features = 1
@@ -53,17 +54,17 @@ class SpinyBase(VariableSelector):
     intercept_: Any
     candidate_indices_: np.ndarray
     inclusion_probability_: np.ndarray
-    _nonzero_probability: np.ndarray  # (p,) that a coefficient is not zero
+    _nonzero_probability: np.ndarray  # (p,) probability of a nonzero coefficient
     conditional_coef_mean_: np.ndarray
     conditional_coef_std_: np.ndarray
     # Inputs of the variance of a prediction, in addition to the noise.
     # (m, 1 + k, 1 + k) covariances of intercept and coefficients of scaled columns
     _candidate_covariance: np.ndarray
-    _excluded_variance: np.ndarray  # (m,) mean contribution of all variables but the candidates
+    _excluded_variance: np.ndarray  # (m,) mean contribution of all variables except the candidates
     _averaged: bool  # whether `coef_` is an average over sets
 
     def _by_response(self, values: np.ndarray) -> Any:
-        """Return an attribute with a leading axis of m responses in its public shape."""
+        """Convert an attribute with a leading axis of m responses."""
         return values
 
     def _set_solution(
@@ -74,9 +75,9 @@ class SpinyBase(VariableSelector):
         means: np.ndarray,
         averaged: bool,
     ) -> None:
-        """Set the attributes, given ``units`` and ``means`` of the responses, (m,).
+        """Set the fitted attributes of a solution.
 
-        ``units`` and ``means`` of shape (m,) are those of the responses.
+        ``units`` and ``means`` (m,) refer to the responses.
         """
         indices = self._set_selection(columns, found.order, found.selected, found.relevance)
         self.cardinalities_ = np.arange(found.log_posterior.size)
@@ -103,8 +104,8 @@ class SpinyBase(VariableSelector):
         units: np.ndarray,
         means: np.ndarray,
     ) -> None:
-        """Set the coefficients of the selected set and use them in `predict`."""
-        factor = (units / columns.length(1.0))[:, None]  # for coefficients of scaled columns
+        """Set the coefficients of the selected set, which `predict` uses."""
+        factor = (units / columns.length(1.0))[:, None]  # converts coefficients of scaled columns
         coef, std = (np.zeros((units.size, self.support_.size)) for _ in range(2))
         coef[:, indices] = found.mean[:, increasing] * factor / self.scale_[indices]
         intercept = means + units * found.intercept - coef @ self.mean_
@@ -161,7 +162,7 @@ class SpinyBase(VariableSelector):
         self._excluded_variance = units**2 * average.excluded_variance
 
     def _variance_of_coefficients(self, X: Table) -> np.ndarray:
-        """Compute the (n, m) variance due to intercept and coefficients."""
+        """Compute the variance due to intercept and coefficients, (n, m)."""
         indices = self.candidate_indices_
         Z = np.asarray(X[:, indices] @ np.eye(indices.size)) - self.mean_[indices]
         Z = np.column_stack([np.ones(Z.shape[0]), Z / self.scale_[indices]])
@@ -176,14 +177,13 @@ class SpinyBase(VariableSelector):
 
         With averaging, the posterior of a coefficient is a mixture of a point mass at zero and a
         Gaussian distribution given that it is not zero. The probability of the point mass is one
-        minus the inclusion probability, or zero with a dense component. An interval contains
-        ``level`` of this mixture: the proportion ``level`` of all coefficients, zero or not, is in
-        their intervals if the prior is adequate. Among the coefficients that are not zero, the
-        proportion is smaller, because the interval of a variable that was not detected is exactly
-        [0, 0]: this is so if the probability of a nonzero coefficient is at most
-        ``(1 - level) / 2``. ``conditional_coef_mean_`` and ``conditional_coef_std_`` describe a
-        coefficient given that it is not zero. Without averaging, the intervals are those of the
-        selected set and zero outside it.
+        minus the inclusion probability, or zero with a dense component. An interval contains the
+        proportion ``level`` of this mixture. If the prior is adequate, the intervals cover the
+        proportion ``level`` of all coefficients, zero or not. The coverage of nonzero coefficients
+        is smaller, because the interval is [0, 0] for undetected variables, whose probability of a
+        nonzero coefficient is at most ``(1 - level) / 2``. ``conditional_coef_mean_`` and
+        ``conditional_coef_std_`` describe a coefficient given that it is nonzero. Without
+        averaging, the intervals are those of the selected set, and zero for other variables.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class SpinyBase(VariableSelector):
         Returns
         -------
         ndarray of shape (n_features, 2) or (n_targets, n_features, 2)
-            Lower and upper ends of the intervals, for each response.
+            Lower and upper limits of the intervals, for each response.
         """
         check_is_fitted(self)
         if not (isinstance(level, Real) and 0.0 < float(level) < 1.0):
@@ -218,7 +218,7 @@ class SpinyBase(VariableSelector):
 
 
 def _scale(covariance: np.ndarray, units: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """Convert (m, 1 + k, 1 + k) covariances to units of the data."""
+    """Convert covariances (m, 1 + k, 1 + k) to the units of the data."""
     each = np.concatenate(
         [units[:, None], np.broadcast_to(factor, (units.size, covariance.shape[1] - 1))], axis=1
     )
@@ -238,7 +238,7 @@ def check_exponents(log_values: np.ndarray, what: str) -> None:
 
 
 def warn_about_rows(name: str, found: Solution[Any], data: NullData) -> None:
-    """Warn if variables were selected because of few rows, or of equal rows."""
+    """Warn if the selection depends on a few rows or on equal rows."""
     if not found.selected.size:
         return
     if found.null.rests_on_few_rows:
@@ -248,7 +248,7 @@ def warn_about_rows(name: str, found: Solution[Any], data: NullData) -> None:
             "may cause the association. Check these rows, or transform skewed columns.",
             OutlyingRowsWarning,
         )
-    if data.root is not None:  # Weights count equal rows.
+    if data.root is not None:  # Equal rows are represented by weights.
         return
     pairs = find_duplicates(data.op)
     n_equal = int(np.sum((data.values[pairs[:, 0]] == data.values[pairs[:, 1]]).all(axis=1)))

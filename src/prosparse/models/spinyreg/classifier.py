@@ -1,4 +1,4 @@
-"""SpinyClassifier: sparse logistic regression by Bayesian model averaging."""
+"""Estimator class `SpinyClassifier`: sparse logistic regression."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .solve import Options, SelectionRule, Solution, solve
 from .stepwise import rules_for
 from .validation import check_columns, group_codes
 
-LOG_COEFFICIENT_MARGIN = 10.0 * np.log(10.0)  # log size of coefficients of scaled columns
+LOG_COEFFICIENT_MARGIN = 10.0 * np.log(10.0)  # maximum log magnitude of scaled coefficients
 
 
 class FitData(NamedTuple):
@@ -41,32 +41,33 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
     """Sparse logistic regression by Bayesian model averaging, for two classes.
 
     Each set of variables defines a Bayesian logistic regression whose marginal likelihood
-    (evidence) is computed by Laplace's approximation. Posterior probabilities of the sets give
-    the inclusion probability of each variable and the selected set. Class probabilities are
-    averages over the sets and over the coefficients.
+    (evidence) is computed by Laplace's approximation. The inclusion probability of each variable
+    and the selected set follow from the posterior probabilities of the sets. Class probabilities
+    are averages over the sets and over the coefficients.
 
     Parameters
     ----------
     fit_intercept : bool, default=True
         Whether to fit an intercept. If False, X is not centred.
     scale : bool, default=True
-        Whether to divide each column by its standard deviation before fitting. The prior gives
-        all coefficients of scaled columns the same variance.
+        Whether to divide each column by its standard deviation before fitting. All coefficients of
+        scaled columns have the same prior variance.
     selection_rule : {"f-score", "map", "median"}, default="f-score"
         Rule for the selected set. "f-score" maximises the expected F-score and selects one
         variable of each redundant group. "map" is the set of maximum posterior probability.
         "median" is the median probability model: all variables with an inclusion probability
         above 0.5.
     average : bool, default=True
-        Whether to predict by Bayesian model averaging. If False, the selected set alone predicts.
-        ``average=False`` with ``selection_rule="map"`` computes no average and is faster.
+        Whether to predict by Bayesian model averaging. If False, only the selected set is used for
+        prediction. ``average=False`` with ``selection_rule="map"`` computes no average and is
+        faster.
     max_iter : int, default=1000
         Maximum number of moves of a search.
     tol : float, default=1e-7
         Increase of the objective per sample below which a search stops.
     random_state : int, RandomState or None, default=0
-        Seed for sampling sets of variables, used if X has more than six columns. The selected set
-        of ``selection_rule="map"`` does not depend on it.
+        Seed for sampling sets of variables, used if X has more than six columns. The set selected
+        by ``selection_rule="map"`` does not depend on ``random_state``.
     verbose : int, default=0
         Verbosity level. 1 prints the progress.
 
@@ -75,10 +76,10 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
     classes_ : ndarray of shape (2,)
         Class labels, in the order of `predict_proba`.
     coef_ : ndarray of shape (1, n_features_in_)
-        Coefficients of the log odds of ``classes_[1]`` used by `predict`: posterior means over
-        all sets with averaging, else equal to ``selected_coef_``.
+        Coefficients of the log odds of ``classes_[1]`` used by `predict`: posterior means over all
+        sets with averaging, otherwise equal to ``selected_coef_``.
     intercept_ : ndarray of shape (1,)
-        Intercept used by `predict`. It is 0 if ``fit_intercept=False``.
+        Intercept used by `predict`; 0 if ``fit_intercept=False``.
     selected_coef_ : ndarray of shape (1, n_features_in_)
         Posterior mode of the coefficients of the selected set, exactly zero outside ``support_``.
     selected_intercept_ : ndarray of shape (1,)
@@ -92,30 +93,31 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
     selected_coef_covariance_ : ndarray of shape (1, n_selected_, n_selected_)
         Posterior covariance of the nonzero ``selected_coef_``.
     inclusion_probability_ : ndarray of shape (n_features_in_,)
-        Posterior probability that each variable is active. Present if an average over sets was
+        Posterior probability that each variable is active. Exists only if an average over sets was
         computed.
     conditional_coef_mean_ : ndarray of shape (1, n_features_in_)
-        Posterior mean of each coefficient given that its variable is active. Present with
+        Posterior mean of each coefficient given that the variable is active. Exists together with
         ``inclusion_probability_``.
     conditional_coef_std_ : ndarray of shape (1, n_features_in_)
-        Posterior standard deviation of each coefficient given that its variable is active.
-        Present with ``inclusion_probability_``.
+        Posterior standard deviation of each coefficient given that the variable is active. Exists
+        together with ``inclusion_probability_``.
     model_size_probability_ : ndarray of shape (n_features_in_ + 1,)
-        Posterior probability of 0, 1, 2, ... active variables. Present with
+        Posterior probability of 0, 1, 2, ... active variables. Exists together with
         ``inclusion_probability_``.
     expected_f_score_ : float
-        Posterior expectation of the F-score of the selected set. Present if the set was selected
-        by ``selection_rule="f-score"``.
+        Posterior expectation of the F-score of the selected set. Exists only if
+        ``selection_rule="f-score"`` selected the set.
     credible_sets_ : list of ndarray
         One array of column indices for each selected variable, in column order. The array is the
         smallest group that contains the active variable with probability 0.95, most probable first.
-        All of its variables have an absolute correlation of at least 0.5 with the selected one.
+        All variables of the group have an absolute correlation of at least 0.5 with the selected
+        variable.
     relevance_ : ndarray of shape (n_features_in_,)
         Absolute coefficient times column standard deviation, relative to the largest; 0 for
         variables that are not selected.
     ranking_ : ndarray of shape (n_features_in_,)
         Ranks of the variables; 1 is the last variable removed by backward elimination. Variables
-        outside the path are ranked by the evidence that each would add.
+        outside the path are ranked by the increase in evidence if added.
     cardinalities_ : ndarray of shape (n_models,)
         Numbers of variables in the nested models on the path: 0, 1, 2, ...
     log_evidence_path_ : ndarray of shape (n_models,)
@@ -123,13 +125,13 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
     log_posterior_path_ : ndarray of shape (n_models,)
         Log evidence plus log prior of each model on the path, up to a constant.
     candidate_indices_ : ndarray of shape (n_candidates,)
-        Indices of the variables whose joint posterior covariance enters the class probabilities.
-        With averaging, these are at most 300 variables with an inclusion probability of at least
-        0.01; otherwise, the selected variables.
+        Indices of the variables whose joint posterior covariance is used for the class
+        probabilities. With averaging, these are at most 300 variables with an inclusion probability
+        of at least 0.01; otherwise, the selected variables.
     objective_path_ : ndarray of shape (n_iter_,)
-        Log posterior after each move of the search that found the set. It is non-decreasing.
+        Log posterior after each move of the search that found the set; non-decreasing.
     n_iter_ : int
-        Number of moves.
+        Number of moves of this search.
     stop_reason_ : StopReason
         Reason why the search stopped.
     mean_ : ndarray of shape (n_features_in_,)
@@ -146,10 +148,10 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
     Notes
     -----
     With ``Z = (X - mean_) / scale_``, the log odds of the second class are b + Z_v w for the set
-    v, with w ~ N(0, tau^2 I). Laplace's approximation integrates over b and w; its error in the
-    log evidence is a few hundredths. A grid of powers of two integrates over tau, which has a
-    half-Cauchy prior. The prior on sets is that of `SpinyRegressor`. Coefficients are finite even
-    if the classes are separable.
+    v, with w ~ N(0, tau^2 I). The integral over b and w is computed by Laplace's approximation,
+    with an error of a few hundredths in the log evidence. The integral over tau, which has a
+    half-Cauchy prior, is computed on a grid of powers of two. The prior on sets is that of
+    `SpinyRegressor`. Coefficients are finite even if the classes are separable.
 
     Variables are selected only if a permutation test detects a signal, as in `SpinyRegressor`.
 
@@ -211,13 +213,13 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
         X : data matrix of shape (n_samples, n_features)
             Predictors.
         y : array-like of shape (n_samples,)
-            Class labels with two distinct values.
+            Class labels of two classes.
         sample_weight : array-like of shape (n_samples,), float or None, default=None
-            Number of observations that each row represents. A row with weight 2 counts as two
-            rows, and a row with weight 0 is ignored.
+            Number of observations represented by each row. A row with weight 2 counts as two rows,
+            and a row with weight 0 is ignored.
         groups : array-like of shape (n_samples,) or None, default=None
             Labels of batches, donors or other strata. The null test permutes the classes within
-            groups. By default it permutes all rows.
+            groups, by default over all rows.
 
         Returns
         -------
@@ -333,8 +335,9 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
     def decision_function(self, X: Table) -> np.ndarray:
         """Return the log odds of the probabilities of `predict_proba`.
 
-        The sign is that of ``X @ coef_.T + intercept_``. The absolute value is at most that of the
-        linear predictor, because `predict_proba` averages over the posterior of the coefficients.
+        The sign equals that of the linear predictor ``X @ coef_.T + intercept_``. The absolute
+        value is at most that of the linear predictor, because `predict_proba` averages over the
+        posterior of the coefficients.
 
         Parameters
         ----------
@@ -353,7 +356,7 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
     def predict(self, X: Table) -> np.ndarray:
         """Predict the more probable class of each row.
 
-        This is ``classes_[1]`` if ``X @ coef_.T + intercept_`` is positive.
+        The prediction is ``classes_[1]`` if ``X @ coef_.T + intercept_`` is positive.
 
         Parameters
         ----------
@@ -367,7 +370,7 @@ class SpinyClassifier(ClassifierMixin, SpinyBase):
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        # The variance of the log odds does not change which class is more probable.
+        # The variance of the log odds does not affect which class is more probable.
         return np.asarray(self.classes_[(self._linear_predictor(X) > 0.0).astype(int)])
 
     def score(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:

@@ -1,8 +1,8 @@
 """Credible sets of the selected variables.
 
-Given the other variables of a model, one variable of a correlated group is active. Its posterior
-probability is proportional to the evidence of the model in which it replaces the selected
-variable. A credible set is the smallest group with a total probability of 95 %.
+Given the other variables of a model, one variable of a correlated group is active. The posterior
+probability of each candidate is proportional to the evidence of the model in which it replaces the
+selected variable. A credible set is the smallest group with a total probability of 95 %.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def credible_sets(v: np.ndarray, gain: np.ndarray, correlation: np.ndarray) -> l
     v : ndarray of shape (q,)
         Indices of the selected variables.
     gain : ndarray of shape (p, q)
-        Increase of the log evidence if a variable replaces a selected one.
+        Increase of the log evidence if a variable replaces a selected variable.
     correlation : ndarray of shape (p, q)
-        Absolute correlations of all variables with the selected ones.
+        Absolute correlations of all variables with the selected variables.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Decision rules, which select a set from posterior probabilities.
+"""Decision rules that select a set from posterior probabilities.
 
 [BB04]    M. M. Barbieri, J. O. Berger. Optimal predictive model selection. Annals of Statistics
           32(3), 2004.
@@ -8,9 +8,9 @@
 The set of maximum posterior probability is often small if many sets have similar probabilities.
 The set of maximum expected F-score balances false discoveries against missed variables.
 
-Comparing this set with the empty set would often select nothing although a signal is present but
-cannot be located. A permutation test (`null_test`) therefore decides first whether to select
-anything. The F-score is then maximised over non-empty sets.
+A comparison with the empty set would often select nothing if a signal is present but cannot be
+located. A permutation test (`null_test`) therefore determines first whether any variable is
+selected. The F-score is then maximised over non-empty sets.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ class SelectedSet(NamedTuple):
 
 
 def representatives(model: SetModel[F], average: Average) -> np.ndarray:
-    """Map each of the p variables to its representative, mostly itself.
+    """Map each of the p variables to its representative, usually itself.
 
-    Variable i represents a correlated and less probable j if j is active mainly when i is not:
-    P(j | i) < 3/4 P(j | not i). The two share their probability, and only i is worth selecting.
+    A variable i represents a correlated, less probable variable j if j is less often active
+    together with i than without i: P(j | i) < 3/4 P(j | not i). The probability is then divided
+    between both variables, and only i should be selected.
     """
     likely = average.candidates
     correlated = model.correlations(likely, likely) >= MIN_CORRELATION
@@ -50,8 +51,8 @@ def find_representatives(
 ) -> np.ndarray:
     """Find representatives from joint inclusion probabilities.
 
-    ``together`` of shape (k, k) holds the probabilities that two of the variables ``likely`` are
-    both active, ``correlated`` whether they are correlated.
+    ``together`` (k, k) contains the probabilities that two of the variables ``likely`` are both
+    active, and ``correlated`` (k, k) states whether they are correlated.
     """
     representative = np.arange(inclusion.size)
     active = together.diagonal()[:, None]
@@ -70,11 +71,12 @@ def find_representatives(
 
 
 def merge_redundant(by_size: np.ndarray, representative: np.ndarray) -> np.ndarray:
-    """Merge the probabilities of the variables that share a representative.
+    """Merge the probabilities of variables with a common representative.
 
-    The result of shape (p, Q + 1) holds the probability that a representative or a variable that it
-    represents is active, together with a model size of 0 .. Q. The sum of their probabilities is an
-    upper bound, and so is the probability of the size: P(|v| = q) = sum_j P(j active, |v| = q) / q.
+    The result (p, Q + 1) is the joint probability that the representative or a variable that it
+    represents is active and that the model size is 0, ..., Q. The sum of the single probabilities
+    is an upper bound, as is the probability of the size, P(|v| = q) = sum_j P(j active, |v| = q) /
+    q.
     """
     either = np.zeros_like(by_size)
     np.add.at(either, representative, by_size)
@@ -84,12 +86,12 @@ def merge_redundant(by_size: np.ndarray, representative: np.ndarray) -> np.ndarr
 
 
 def maximise_expected_f_score(by_size: np.ndarray, nothing: float, most: int) -> SelectedSet:
-    """Find the set of at most ``most`` variables of largest expected F-score.
+    """Find the set of at most ``most`` variables with largest expected F-score.
 
     A set of k variables has the F-score 2 |both| / (k + |v|) for the true set v. The expected score
-    is a sum over the members of 2 sum_q P(active, |v| = q) / (k + q), so the best set of each
-    size k is known exactly, [DWCH11]. The empty set has the F-score 1 if no variable is active,
-    which has the probability ``nothing``.
+    is a sum over the members of 2 sum_q P(active, |v| = q) / (k + q), so that the best set of each
+    size k can be found exactly, [DWCH11]. The empty set has F-score 1 if no variable is active,
+    which has probability ``nothing``.
     """
     most = min(most, by_size.shape[0])
     none = SelectedSet(np.zeros(0, dtype=int), nothing)

@@ -1,22 +1,22 @@
-"""Dense component: small coefficients of all variables.
+"""Dense component with small coefficients of all variables.
 
-Where many small effects are real, no sparse set describes them. In addition to the sparse
-coefficients w of the set v, all variables have coefficients u ~ N(0, sigma2 / kappa I):
+Many small effects are not described by any sparse set. In addition to the sparse coefficients w of
+the set v, all variables have coefficients u ~ N(0, sigma2 / kappa I):
 
     y = X_v w + X u + noise .
 
-With u integrated out, y - X_v w ~ N(0, sigma2 S) with S = I + XX'/kappa, which changes the
-sufficient statistics of the sparse part only. With X'X = F F', F'F = diag(e) and X'Y = F a,
+With u integrated out, y - X_v w ~ N(0, sigma2 S) with S = I + XX'/kappa, which changes only the
+sufficient statistics of the sparse part. With X'X = F F', F'F = diag(e) and X'Y = F a,
 
     X'S^-1 X = F diag(kappa / (e + kappa)) F' ,    X'S^-1 Y = F diag(kappa / (e + kappa)) a ,
     y'S^-1 y = y'y - sum_i a_i^2 e_i / (e_i + kappa) ,    log det S = sum_i log(1 + e_i / kappa) .
 
-A level is a value of kappa. The expected proportion of the variance of
-X u and the noise, h = tr X'X / (n kappa), has the values `SIGNAL_RATIOS` relative to the noise.
+A level is a value of kappa. The expected ratio of the variance of X u to that of the noise, h = tr
+X'X / (n kappa), has the values `SIGNAL_RATIOS`.
 
-Given w, u has the mean (X'X + kappa I)^-1 (X'y - X'X_v w) and the covariance
-sigma2 (X'X + kappa I)^-1. For a new row x, the variance of x'u is estimated by the mean over the
-rows of l / (1 - l), the variance if row i with leverage l is left out.
+Given w, u has mean (X'X + kappa I)^-1 (X'y - X'X_v w) and covariance sigma2 (X'X + kappa I)^-1. For
+a new row x, the variance of x'u is estimated by the mean of l / (1 - l) over the rows, which is the
+variance if a row with leverage l is left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .linear import LinearModel
 
 SIGNAL_RATIOS = (0.125, 0.5, 2.0)  # variance of X u relative to the noise, at each level
-DENSE_PROBABILITY = 0.02  # prior probability of a dense component
+DENSE_PROBABILITY = 0.002  # prior probability of a dense component
 MIN_EIGENVALUE = 1e-9  # minimum eigenvalue of X'X relative to the mean of its diagonal
 
 
@@ -46,7 +46,7 @@ class DenseComponent(NamedTuple):
 
     @property
     def log_offset(self) -> np.ndarray:
-        """(L,) log prior and -m/2 log det S."""
+        """Log prior minus m/2 log det S, (L,)."""
         log_det = np.log1p(self.e / self.kappa[:, None]).sum(axis=1)
         offset: np.ndarray = self.log_prior - 0.5 * self.a.shape[1] * log_det
         return offset
@@ -64,17 +64,17 @@ class DenseComponent(NamedTuple):
         )
 
     def ridge(self, level: int) -> np.ndarray:
-        """Compute the (p, m) posterior mean of u without sparse coefficients."""
+        """Compute the posterior mean of u without sparse coefficients, (p, m)."""
         coefficients: np.ndarray = self.F @ (self.a / (self.e + self.kappa[level])[:, None])
         return coefficients
 
     def hat(self, columns: np.ndarray, level: int) -> np.ndarray:
-        """Compute (p, k) columns of (X'X + kappa I)^-1 X'X."""
+        """Compute columns of (X'X + kappa I)^-1 X'X, (p, k)."""
         hat: np.ndarray = (self.F / (self.e + self.kappa[level])) @ self.F[columns].T
         return hat
 
     def variance(self, level: int) -> np.ndarray:
-        """Compute the (p,) posterior variances of u given w, relative to sigma2."""
+        """Compute the posterior variances of u given w, relative to sigma2, (p,)."""
         explained = (self.F**2 / (self.e + self.kappa[level])).sum(axis=1)
         variance: np.ndarray = (1.0 - explained) / self.kappa[level]
         return variance

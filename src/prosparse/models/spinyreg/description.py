@@ -49,7 +49,7 @@ STUDENT_NOISE: dict[str, Field] = {
 def explain_averaging(
     model: VariableSelector, path: ModelPath | None, n_selected: int
 ) -> str | None:
-    """State the decision rule of a set that Bayesian model averaging selected."""
+    """Report the decision rule of a set selected by model averaging."""
     rule = model.get_params(deep=False)["selection_rule"]
     if rule == "map":
         return None

@@ -1,4 +1,4 @@
-"""SpinyRegressor: sparse linear regression by Bayesian model averaging."""
+"""Estimator class `SpinyRegressor`: sparse linear regression."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FitData(NamedTuple):
 
     @property
     def response(self) -> Response:
-        """The first response."""
+        """First response."""
         return self.responses[0]
 
 
@@ -72,17 +72,17 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     """Sparse linear regression by Bayesian model averaging.
 
     Each set of variables defines a Bayesian linear model whose marginal likelihood (evidence) is
-    known in closed form. Posterior probabilities of the sets give the inclusion probability of
-    each variable and the selected set. `predict` averages over the sets, and over small
-    coefficients of all variables if the data support these.
+    known in closed form. The inclusion probability of each variable and the selected set follow
+    from the posterior probabilities of the sets. `predict` averages over the sets and, if supported
+    by the data, over small coefficients of all variables.
 
     Parameters
     ----------
     fit_intercept : bool, default=True
         Whether to fit an intercept. If False, X and y are not centred.
     scale : bool, default=True
-        Whether to divide each column by its standard deviation before fitting. The prior gives
-        all coefficients of scaled columns the same variance.
+        Whether to divide each column by its standard deviation before fitting. All coefficients of
+        scaled columns have the same prior variance.
     noise : {"gaussian", "student"}, default="gaussian"
         Noise distribution. "student" is Student's t distribution, which reduces the weight of
         outliers in y.
@@ -95,31 +95,31 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         "median" is the median probability model: all variables with an inclusion probability
         above 0.5.
     common_sign : bool, default=False
-        Whether coefficients tend to have the same sign. Set this if the columns are coded so that
-        larger values are expected to act in the same direction. If False, multiplying columns by
-        -1 does not change the result.
+        Whether the prior favours coefficients of the same sign, for columns coded so that larger
+        values are expected to have effects in the same direction. If False, the result is invariant
+        to multiplication of columns by -1.
     average : bool, default=True
-        Whether to predict by Bayesian model averaging. If False, or with ``refit="ols"``, the
-        selected set alone predicts. ``average=False`` with ``selection_rule="map"`` computes no
-        average and is faster.
+        Whether to predict by Bayesian model averaging. If False, or with ``refit="ols"``, only the
+        selected set is used for prediction. ``average=False`` with ``selection_rule="map"``
+        computes no average and is faster.
     max_iter : int, default=1000
         Maximum number of moves of a search, and of iterations of automatic relevance
         determination.
     tol : float, default=1e-7
         Increase of the objective per sample below which a search or an iteration stops.
     random_state : int, RandomState or None, default=0
-        Seed for sampling sets of variables, used if X has more than seven columns. The selected
-        set of ``selection_rule="map"`` does not depend on it.
+        Seed for sampling sets of variables, used if X has more than seven columns. The set selected
+        by ``selection_rule="map"`` does not depend on ``random_state``.
     verbose : int, default=0
         Verbosity level. 1 prints the progress.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features_in_,) or (n_responses, n_features_in_)
-        Coefficients used by `predict`: posterior means over all sets with averaging, else equal
-        to ``selected_coef_``.
+        Coefficients used by `predict`: posterior means over all sets with averaging, otherwise
+        equal to ``selected_coef_``.
     intercept_ : float or ndarray of shape (n_responses,)
-        Intercept used by `predict`. It is 0 if ``fit_intercept=False``.
+        Intercept used by `predict`; 0 if ``fit_intercept=False``.
     coef_std_ : ndarray of the shape of coef_
         Posterior standard deviations of ``coef_``.
     selected_coef_ : ndarray of the shape of coef_
@@ -134,36 +134,37 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     n_selected_ : int
         Number of selected variables.
     inclusion_probability_ : ndarray of shape (n_features_in_,)
-        Posterior probability that each variable is active if there is no dense component. Present
-        if an average over sets was computed.
+        Posterior probability that each variable is active, given no dense component. Exists only if
+        an average over sets was computed.
     dense_probability_ : float
         Posterior probability of a dense component, in which all variables have small coefficients
         in addition to those of the active variables. Selection and inclusion probabilities assume
-        that there is none; `predict` and ``coef_`` average over both. Present with
-        ``inclusion_probability_``; 0 for at most 30 or more than 1000 variables.
+        no dense component; `predict` and ``coef_`` average over both cases. 0 for at most 30 or
+        more than 1000 variables. Exists together with ``inclusion_probability_``.
     credible_sets_ : list of ndarray
         One array of column indices for each selected variable, in column order. The array is the
         smallest group that contains the active variable with probability 0.95, most probable first.
-        All of its variables have an absolute correlation of at least 0.5 with the selected one.
+        All variables of the group have an absolute correlation of at least 0.5 with the selected
+        variable.
     conditional_coef_mean_ : ndarray of the shape of coef_
-        Posterior mean of each coefficient given that it is not zero: its variable is active, or
-        there is a dense component. Present with ``inclusion_probability_``.
+        Posterior mean of each coefficient given that it is nonzero, because the variable is active
+        or there is a dense component. Exists together with ``inclusion_probability_``.
     conditional_coef_std_ : ndarray of the shape of coef_
-        Posterior standard deviation of each coefficient given that it is not zero. Present with
-        ``inclusion_probability_``.
+        Posterior standard deviation of each coefficient given that it is nonzero. Exists together
+        with ``inclusion_probability_``.
     model_size_probability_ : ndarray of shape (n_features_in_ + 1,)
-        Posterior probability of 0, 1, 2, ... active variables. Present with
+        Posterior probability of 0, 1, 2, ... active variables. Exists together with
         ``inclusion_probability_``.
     expected_f_score_ : float
-        Posterior expectation of the F-score of the selected set. Present if the set was selected
-        by ``selection_rule="f-score"``.
+        Posterior expectation of the F-score of the selected set. Exists only if
+        ``selection_rule="f-score"`` selected the set.
     relevance_ : ndarray of shape (n_features_in_,)
         Prior standard deviation of each coefficient under automatic relevance determination,
-        relative to the largest. For several responses, the norm of the coefficients over the
+        relative to the largest. For several responses, the norm of the coefficients divided by the
         noise standard deviations. Selected variables have positive relevance.
     ranking_ : ndarray of shape (n_features_in_,)
         Ranks of the variables; 1 is the last variable removed by backward elimination. Variables
-        outside the path are ranked by the evidence that each would add.
+        outside the path are ranked by the increase in evidence if added.
     cardinalities_ : ndarray of shape (n_models,)
         Numbers of variables in the nested models on the path: 0, 1, 2, ...
     log_evidence_path_ : ndarray of shape (n_models,)
@@ -171,25 +172,25 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     log_posterior_path_ : ndarray of shape (n_models,)
         Log evidence plus log prior of each model on the path, up to a constant.
     coef_precision_ : float or ndarray of shape (n_responses,)
-        Prior precision of the coefficients of scaled columns in the selected model. It has no
-        effect if no variable is selected.
+        Prior precision of the coefficients of scaled columns in the selected model; without effect
+        if no variable is selected.
     noise_precision_ : float or ndarray of shape (n_responses,)
         Noise precision of the selected model, at the maximum of its evidence.
     noise_variance_ : float or ndarray of shape (n_responses,)
-        Noise variance used by `predict`: the posterior mean over all sets with averaging, else
+        Noise variance used by `predict`: the posterior mean over all sets with averaging, otherwise
         that of the selected set.
     candidate_indices_ : ndarray of shape (n_candidates,)
-        Indices of the variables whose joint posterior covariance enters the standard deviation
-        of a prediction. With averaging, these are at most 300 variables with an inclusion
+        Indices of the variables whose joint posterior covariance is used for the standard
+        deviations of predictions. With averaging, these are at most 300 variables with an inclusion
         probability of at least 0.01; otherwise, the selected variables.
     degrees_of_freedom_ : float
-        Degrees of freedom of the noise, between 3 and 200. Present if ``noise="student"``.
+        Degrees of freedom of the noise, between 3 and 200. Exists only if ``noise="student"``.
     row_weight_ : ndarray of shape (n_samples,)
         Posterior mean weight of each row with positive ``sample_weight``. Outliers have weights
-        near 0, other rows near 1. Present if ``noise="student"``.
+        near 0; other rows have weights near 1. Exists only if ``noise="student"``.
     objective_path_ : ndarray of shape (n_iter_,)
         Log marginal likelihood after each iteration of automatic relevance determination, or log
-        posterior after each move of the search for several responses. It is non-decreasing.
+        posterior after each move of the search for several responses; non-decreasing.
     n_iter_ : int
         Number of iterations.
     stop_reason_ : StopReason
@@ -209,25 +210,24 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
     -----
     With ``Z = (X - mean_) / scale_`` and centred y, the evidence of a set v is
     N(y; 0, I/gamma + Z_v Z_v'/alpha), where alpha is ``coef_precision_`` and gamma is
-    ``noise_precision_``. The multiplicity-correcting prior divides the probability of a model
-    size equally among the sets of that size. It is flat up to about fifteen variables and
-    decreases for larger models.
+    ``noise_precision_``. The multiplicity-correcting prior divides the probability of a model size
+    equally among the sets of that size. The prior on the model size is flat up to about fifteen
+    variables and decreases for larger models.
 
     With any ``selection_rule``, variables are selected only if a permutation test detects a signal.
-    The test has level 0.04, permutes the response, within ``groups`` if these are given, and
-    assumes no noise distribution. If permuted responses have a mean Bayes factor above 1, as with
-    rare counts or outliers, inclusion probabilities and averaged coefficients are reduced
-    accordingly.
+    The test has level 0.04, permutes the response (within ``groups``, if given) and does not assume
+    a noise distribution. If permuted responses have a mean Bayes factor above 1, as with rare
+    counts or outliers, inclusion probabilities and averaged coefficients are reduced accordingly.
 
-    Several responses share the set and the ratio alpha/gamma; each has its own coefficients, which
-    are independent, and noise variance.
+    Several responses have a common set and a common ratio alpha/gamma. Each response has its own
+    noise variance and its own coefficients, which are independent across responses a priori.
 
     The average integrates over the noise variance and the scales of the coefficients. Two priors
     are compared by their evidence: independent Gaussian coefficients of a small or a large
     variance, and coefficients of a common magnitude whose signs may differ. All sets are enumerated
     for up to seven variables. For more variables, a Markov jump process visits at most 1000 states
     among about 400 variables. A second process includes a dense component, a ridge regression on
-    all variables, with prior probability 0.02.
+    all variables, with prior probability 0.002.
 
     References
     ----------
@@ -289,14 +289,14 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         X : data matrix of shape (n_samples, n_features)
             Predictors.
         y : array-like of shape (n_samples,) or (n_samples, n_responses)
-            Response. Several responses share one selected set.
+            Response. One set of variables is selected for several responses.
         sample_weight : array-like of shape (n_samples,), float or None, default=None
-            Number of observations that each row represents. A row with weight 2 counts as two
-            rows, and a row with weight 0 is ignored. Divide inverse noise variances by their mean
-            before passing them as weights.
+            Number of observations represented by each row. A row with weight 2 counts as two rows,
+            and a row with weight 0 is ignored. Inverse noise variances should be divided by their
+            mean.
         groups : array-like of shape (n_samples,) or None, default=None
             Labels of batches, donors or other strata. The null test permutes the response within
-            groups. By default it permutes all rows.
+            groups, by default over all rows.
 
         Returns
         -------
@@ -347,7 +347,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         return FitData(X, weights, op, columns, responses, group_codes(groups, X.shape[0], weights))
 
     def _null_data(self, data: FitData) -> NullData:
-        """Return the data of the null test."""
+        """Build the data of the null test."""
         root, n_intercepts = data.response.root, int(self.fit_intercept)
         Y = np.column_stack([response.y for response in data.responses])
         values = Y if root is None else Y / root[:, None]
@@ -421,7 +421,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         self.noise_variance_ *= nu / (nu - 2.0)  # variance of a t variable of unit scale
 
     def _by_response(self, values: np.ndarray) -> Any:
-        """Remove the axis of the responses if there is one response."""
+        """Remove the axis of the responses for a single response."""
         if values.shape[0] > 1:
             return values
         return float(values[0]) if values.ndim == 1 else values[0]
@@ -469,7 +469,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         X : data matrix of shape (n_samples, n_features_in_)
             Predictors.
         return_std : bool, default=False
-            Whether to return the predictive standard deviation as well.
+            Whether to also return the predictive standard deviations.
 
         Returns
         -------
@@ -489,7 +489,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
         return prediction, np.sqrt(variance + self.noise_variance_)
 
     def score(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the coefficient of determination, R squared, of the predictions.
+        """Compute the coefficient of determination, R squared, of predictions.
 
         Parameters
         ----------
@@ -538,7 +538,7 @@ class SpinyRegressor(RegressorMixin, SpinyBase):
 def _check_units(found: Solution[LinearFit], columns: Columns, units: np.ndarray) -> None:
     """Check that variances and precisions are finite in the units of X and y.
 
-    Sizes are computed on the log scale, because products may overflow.
+    Magnitudes are computed on the log scale, because products may overflow.
     """
     log_length, log_units = np.log(columns.length(1.0)), np.log(units)
     sigma2 = np.array([fit.sigma2 for fit in found.path.fits])  # (K + 1, m)
@@ -546,7 +546,7 @@ def _check_units(found: Solution[LinearFit], columns: Columns, units: np.ndarray
     noise_precision = -np.log(sigma2) - 2.0 * log_units
     coef_precision = 2.0 * log_length + log_ratio + noise_precision
     positions = np.flatnonzero(columns.varying)[found.selected]
-    # Log sizes of the coefficients, and of their posterior variances.
+    # Log magnitudes of the coefficients and of their posterior variances.
     size = log_units[:, None] - log_length - np.log(columns.scale[positions])
     variance = np.log(np.outer(found.fit.sigma2, found.fit.P.diagonal())) + 2.0 * size
     values = (noise_precision, coef_precision, size, variance)

@@ -1,4 +1,4 @@
-"""Class labels of a classifier: validation and encoding as zeros and ones."""
+"""Validation of class labels, and encoding as zeros and ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Labels(NamedTuple):
 
     classes: np.ndarray  # (2,) labels in increasing order
     t: np.ndarray  # (n,) 1.0 for the second class, 0.0 for the first
-    counts: np.ndarray  # (n,) number of observations that each row represents, positive
+    counts: np.ndarray  # (n,) positive number of observations represented by each row
     root: np.ndarray  # (n,) square roots of `counts`
 
     @property
@@ -62,7 +62,7 @@ def encode_labels(values: np.ndarray, weights: np.ndarray | None) -> Labels:
     counts = np.ones(values.size) if weights is None else weights[weights > 0]
     used = values if weights is None else values[weights > 0]
     try:
-        with np.errstate(invalid="ignore"):  # Large floats overflow in the check for integers.
+        with np.errstate(invalid="ignore"):  # Large floats overflow when checked for integers.
             check_classification_targets(values)
     except TypeError as error:
         raise InputError(

@@ -13,16 +13,16 @@ y_k ~ N(0, I/gamma_k + X_v X_v'/alpha_k). With sigma2_k = 1/gamma_k and
     log p(Y | v) = sum_k [-n/2 log(2 pi sigma2_k) - R_k / (2 sigma2_k)]
                    - m/2 log det(I + X_v'X_v / lambda) .
 
-The best sigma2_k is R_k/n, which leaves log lambda to optimise by Newton's method. Each evaluation
-needs one Cholesky factor of a q x q matrix. At a given lambda the evidence of all neighbours of v
-(one variable added, removed or exchanged) follows from P, M and R by rank-one formulas. These
-need X'X and X'Y but not X.
+The optimal sigma2_k is R_k/n, and log lambda is optimised by Newton's method. Each evaluation
+requires one Cholesky factor of a q x q matrix. At a given lambda, the evidence of all neighbours of
+v (one variable added, removed or exchanged) follows from P, M and R by rank-one formulas, which
+require X'X and X'Y but not X.
 
 [LMBC16] relax the selection of v to [0, 1]^p, which gives one prior variance per variable
-(`ard`). With fewer samples than variables the relaxed likelihood has no useful maximum in gamma:
-it increases as more variables explain more of the noise. The exact evidence of binary models
-therefore selects variables and noise (`stepwise`, `screening`). At that noise, `ard` computes the
-relevance of the variables (`relevance`).
+(`ard`). With fewer samples than variables, the relaxed likelihood has no useful maximum in gamma,
+because it increases as more variables explain more of the noise. Variables and noise are therefore
+selected by the exact evidence of binary models (`stepwise`, `screening`). Given this noise, `ard`
+computes the relevance of the variables (`relevance`).
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ MIN_NOISE_RATIO = 1e-12  # minimum noise variance relative to y'y / n
 FACTOR_ROUNDING = 1e-14  # relative rounding error of a Cholesky factor
 MIN_EIGENVALUE = 1e-10  # minimum eigenvalue of X'X relative to the largest
 MAX_RATIO_RANGE = 1e12  # maximum ratio of lambda and the diagonal of X'X
-# Tolerances of the log evidence in lambda: in a search, along the path, for the selected model.
+# Tolerances of the log evidence in lambda, in a search, along the path and for the selected model.
 COARSE, FINE, EXACT = 0.1, 1e-4, 1e-9
 MAX_LOG_STEP = 8.0  # maximum step of log lambda
-MAX_FULL_START = 200  # maximum number of variables of a search from the full model
+MAX_FULL_START = 200  # maximum number of variables for a search from the full model
 START_RATIO = 0.01  # lambda of a first fit relative to the mean of x_j'x_j
 WEAK_RATIO = 1e-6  # lambda of the weakly penalised full model relative to the smallest x_j'x_j
 
 
 class LinearFit(NamedTuple):
-    """Model v at one lambda, with the best noise variances."""
+    """Model v at one lambda, with optimal noise variances."""
 
     v: np.ndarray  # (q,) variables in order of addition
     log_ratio: float  # log lambda = log(alpha / gamma)
@@ -65,7 +65,7 @@ class LinearFit(NamedTuple):
 
 
 class Additions(NamedTuple):
-    """Changes by adding each of some variables at the same lambda."""
+    """Changes due to the addition of each variable at the same lambda."""
 
     H: np.ndarray  # (p, q) X'X_v P
     s: np.ndarray  # (p,) lambda + |x_j|^2 after regression on the model
@@ -74,7 +74,7 @@ class Additions(NamedTuple):
 
 
 class LinearModel(NamedTuple):
-    """Sufficient statistics of the evidence, and the model in terms of them."""
+    """Linear model in terms of the sufficient statistics of the evidence."""
 
     G: np.ndarray  # (p, p) X'X
     B: np.ndarray  # (p, m) X'Y
@@ -85,11 +85,11 @@ class LinearModel(NamedTuple):
     low: float  # lower and upper bound of log lambda
     high: float
     noise_floor: np.ndarray  # (m,) minimum noise variances
-    common_sign: bool = False  # whether coefficients of a common magnitude tend to agree in sign
+    common_sign: bool = False  # whether the prior favours equal signs of a common magnitude
 
     @property
     def trials(self) -> Trials:
-        """Rules for the neighbours that a search fits: gains are exact."""
+        """Rules for the neighbours fitted in a search; gains are exact."""
         return Trials(1, 0.0, 0.0)
 
     @property
@@ -99,7 +99,7 @@ class LinearModel(NamedTuple):
 
     @property
     def max_full_start(self) -> int:
-        """Maximum number of variables of a search that starts from all of them."""
+        """Maximum number of variables for a search that starts from all."""
         return MAX_FULL_START
 
     def gram(self, v: np.ndarray) -> np.ndarray:
@@ -115,7 +115,7 @@ class LinearModel(NamedTuple):
     def fit(
         self, v: np.ndarray, near: LinearFit | None = None, tune: bool = True, tol: float = COARSE
     ) -> LinearFit:
-        """Fit the set v at its best lambda, starting from that of ``near``."""
+        """Fit the set v at the best lambda, starting from that of ``near``."""
         if v.size == 0:
             return evaluate(self, v, 0.0 if near is None else near.log_ratio)
         if v.size == 1:
@@ -127,7 +127,7 @@ class LinearModel(NamedTuple):
         return optimise(self, evaluate(self, v, start), tol)
 
     def refine(self, fit: LinearFit, exact: bool = False) -> LinearFit:
-        """Improve lambda."""
+        """Improve lambda of a fit."""
         return optimise(self, fit, EXACT if exact else FINE)
 
     def full_fit(self) -> LinearFit:
@@ -137,30 +137,30 @@ class LinearModel(NamedTuple):
         )
 
     def evidence(self, fit: LinearFit) -> float:
-        """Return the log evidence without the means of the responses.
+        """Compute the log evidence without the means of the responses.
 
-        A centred y has mean 0, which every model predicts. The factor N(0; 0, sigma2) rewards small
-        noise variances without evidence, which matters for few samples.
+        A centred y has mean 0, which every model predicts. The factor N(0; 0, sigma2) would favour
+        small noise variances without support from the data, which matters for small samples.
         """
         means = 0.5 * (self.n - self.dof) * float(np.log(2.0 * math.pi * fit.sigma2).sum())
         return fit.log_evidence + means
 
     def path_evidence(self, fit: LinearFit) -> tuple[float, float]:
-        """Return the log evidence of y, and that without the means."""
+        """Compute the log evidence of y, with and without the means."""
         return fit.log_evidence, self.evidence(fit)
 
     # --- neighbours at the same lambda
 
     def addition_gains(self, fit: LinearFit) -> np.ndarray:
-        """Compute the (p,) gains of adding each variable."""
-        if fit.v.size == 0:  # lambda of the empty set has no meaning.
+        """Compute the gain of adding each variable, (p,)."""
+        if fit.v.size == 0:  # lambda is undefined for the empty set.
             return single_gains(self)
         gain = score_additions(fit, self.G.take(fit.v, axis=1), self.d, self.B, self.dof).gain
         gain[fit.v] = -np.inf
         return gain
 
     def removal_gains(self, fit: LinearFit) -> np.ndarray:
-        """Compute the (q,) gains of removing each variable."""
+        """Compute the gain of removing each variable, (q,)."""
         P_ii = fit.P.diagonal()
         log_growth = np.log1p(fit.M * fit.M / (P_ii[:, None] * fit.R)).sum(axis=1)
         gains: np.ndarray = -0.5 * (
@@ -169,7 +169,7 @@ class LinearModel(NamedTuple):
         return gains
 
     def exchange_gains(self, fit: LinearFit) -> np.ndarray:
-        """Compute the (p, q) gains if j replaces i."""
+        """Compute the gains if j replaces i, (p, q)."""
         near = score_additions(fit, self.G.take(fit.v, axis=1), self.d, self.B, self.dof)
         P_ii = fit.P.diagonal()
         s = near.s[:, None] + near.H * near.H / P_ii
@@ -185,7 +185,7 @@ class LinearModel(NamedTuple):
     # --- starts of a search
 
     def marginal(self) -> np.ndarray:
-        """Compute (p,) sums of squared correlations with the responses."""
+        """Compute sums of squared correlations with the responses, (p,)."""
         squares: np.ndarray = (self.B * self.B / (self.d[:, None] * self.yy)).sum(axis=1)
         return squares
 
@@ -199,21 +199,22 @@ class LinearModel(NamedTuple):
         return correlations
 
     def effect_sizes(self, fit: LinearFit) -> np.ndarray:
-        """Compute (q,) norms of scaled coefficients, relative to the noise."""
+        """Compute norms of scaled coefficients, relative to the noise, (q,)."""
         sizes: np.ndarray = np.sqrt((fit.M**2 / fit.sigma2).sum(axis=1) * self.d[fit.v])
         return sizes
 
     def well_determined(self, full: LinearFit) -> bool:
         """Return whether coefficients of ``full`` are reliable.
 
-        There must be many samples, columns of similar size and small variance inflation.
+        Reliable coefficients require many samples, columns of similar magnitude and small variance
+        inflation.
         """
         inflation = float((full.P.diagonal() * self.d).max())
         similar = float(self.d.max()) < 10.0 * float(self.d.min())
         return self.n >= 2 * self.n_variables and inflation < 10.0 and similar
 
     def add_pair(self, fit: LinearFit) -> LinearFit | None:
-        """Add the best pair of suppressor variables, or return None."""
+        """Add the best pair of suppressor variables; return None without a pair."""
         pair = best_pair(self, fit)
         if pair is None:
             return None
@@ -223,7 +224,7 @@ class LinearModel(NamedTuple):
     # --- results
 
     def coefficients(self, fit: LinearFit, least_squares: bool = False) -> Coefficients:
-        """Return the posterior, or least squares estimates, of the coefficients."""
+        """Compute the posterior, or least-squares estimates, of coefficients."""
         P, M, sigma2 = fit.P, fit.M, fit.sigma2
         if least_squares and fit.v.size:
             P = pseudo_inverse(self.gram(fit.v))
@@ -237,7 +238,7 @@ class LinearModel(NamedTuple):
         return Coefficients(M.T, sigma2[:, None, None] * shape, np.zeros(self.yy.size), sigma2)
 
     def states(self, log_prior: np.ndarray, fit: LinearFit) -> LinearStates:
-        """Return the states of the average, near that of ``fit``."""
+        """Build the state space of the average, with scales near those of ``fit``."""
         unit = math.log(float(self.d.mean()) / self.n)
         prior = SetPrior(
             log_prior, make_prior_grid(self, fit.log_ratio if fit.v.size else unit), self.dof
@@ -285,7 +286,7 @@ def evaluate(model: LinearModel, v: np.ndarray, log_ratio: float) -> LinearFit:
 def _rounded_factor(A: np.ndarray, lam: float) -> np.ndarray:
     """Compute a Cholesky factor of A + lambda I, shifted if necessary.
 
-    The shift is needed for repeated variables if lambda is below rounding.
+    The shift is required for repeated variables if lambda is below the rounding error.
     """
     more = FACTOR_ROUNDING * (float(A.diagonal().max()) + lam)
     failed = 1
@@ -307,10 +308,10 @@ def slope_and_step(
 ) -> tuple[float, float]:
     """Compute the slope of the log evidence in log lambda, and a Newton step.
 
-    The slope is zero if sum_k lambda M_k'M_k / sigma2_k, the size of the coefficients, equals
-    m (q - lambda tr P), the number of well-determined coefficients (MacKay 1992). The logarithms of
-    both are nearly linear in log lambda. A Newton step on their difference leaves a hundredth of
-    the error of a Newton step on the slope. d P / d log lambda = -lambda P^2.
+    The slope is zero if sum_k lambda M_k'M_k / sigma2_k, the size of the coefficients, equals m (q
+    - lambda tr P), the number of well-determined coefficients (MacKay 1992). Because the logarithms
+    of both are nearly linear in log lambda, a Newton step on their difference has a hundredth of
+    the error of a Newton step on the slope. The derivative of P in log lambda is -lambda P^2.
     """
     q, m = M.shape
     mm, trace = (M * M).sum(axis=0), float(P.diagonal().sum())
@@ -354,9 +355,9 @@ def optimise(model: LinearModel, fit: LinearFit, tol: float) -> LinearFit:
 
 
 def single_log_ratio(model: LinearModel, j: int) -> float:
-    """Return the best log lambda of variable j alone.
+    """Compute the best log lambda of variable j alone.
 
-    For several responses, the value is a start of the iterations.
+    For several responses, the result is the initial value of the iterations.
 
     With rho the squared correlation of x_j and y and u = d/(lambda + d), the log evidence is
     -n/2 log(1 - u rho) + 1/2 log(1 - u) up to a constant, with its maximum at
@@ -370,7 +371,7 @@ def single_log_ratio(model: LinearModel, j: int) -> float:
 
 
 def single_gains(model: LinearModel) -> np.ndarray:
-    """Compute increases of the log evidence by one variable."""
+    """Compute increases of the log evidence by single variables."""
     n = model.n
     rho = model.B**2 / (model.d[:, None] * model.yy)
     mean = np.maximum(rho.mean(axis=1), 1.0 / n)
@@ -385,10 +386,10 @@ def single_gains(model: LinearModel) -> np.ndarray:
 def score_additions(
     fit: LinearFit, cross: np.ndarray, d: np.ndarray, B: np.ndarray, dof: float
 ) -> Additions:
-    """Score additions from X'X_v, the diagonal of X'X and X'Y of any variables."""
+    """Compute gains of additions from X'X_v, the diagonal of X'X and X'Y."""
     lam = math.exp(fit.log_ratio)
     H = cross.dot(fit.P)
-    # Rounding must not make a copy of an active variable look new; s is at least lambda.
+    # s is at least lambda, so that copies of active variables have no gain due to rounding errors.
     s = np.maximum(lam + d - np.einsum("ij,ij->i", H, cross), lam)
     E = B - cross.dot(fit.M)
     remaining = np.maximum(1.0 - E * E / (s[:, None] * fit.R), MIN_NOISE_RATIO)
@@ -397,10 +398,10 @@ def score_additions(
 
 
 def pseudo_inverse(G: np.ndarray) -> np.ndarray:
-    """Return the positive semidefinite pseudoinverse of X'X.
+    """Compute the positive semidefinite pseudoinverse of X'X.
 
-    Collinear columns have eigenvalues of the size of rounding errors. A negative eigenvalue shows
-    how large these are.
+    Eigenvalues of collinear columns are of the order of rounding errors, whose magnitude is
+    indicated by negative eigenvalues.
     """
     values, vectors = np.linalg.eigh(G)
     threshold = max(MIN_EIGENVALUE * float(values[-1]), -10.0 * float(values[0]))

@@ -3,22 +3,23 @@
 [ZR19]  G. Zanella, G. Roberts. Scalable importance tempering and Bayesian variable selection.
         Journal of the Royal Statistical Society B 81(3), 2019.
 
-Given a set v and a prior on its coefficients, the coefficients and the noise variances with
-p(sigma2) ~ 1/sigma2 integrate out in closed form (`slab_scales`). With f degrees of freedom of y,
+Given a set v and a prior on its coefficients, the integral over the coefficients and the noise
+variances, with p(sigma2) ~ 1/sigma2, has a closed form (`slab_scales`). With f degrees of freedom
+of y,
 
     E[w] = M,    Cov[w] = sigma2 P,    sigma2 = E[noise variance] = R / (f - 2) .
 
 A state is a set with a mark for each variable, a size or a sign, at one grid point of the prior and
-one level of the dense component (`dense`). Each flip of a variable, change of a mark, of the grid
-point and of the level has the rate pi(new) / (pi(old) + pi(new)), so detailed balance holds and no
-move is rejected. The rates of flips follow from rank-one formulas. They also give the probability
-of each variable given all others; averaging these (Rao-Blackwellisation) needs far fewer states
-than counting visits, [ZR19].
+one level of the dense component (`dense`). Each flip of a variable and each change of a mark, of
+the grid point or of the level has rate pi(new) / (pi(old) + pi(new)), so that detailed balance
+holds and no move is rejected. The rates of flips follow from rank-one formulas and determine the
+probability of each variable given all others. Averages of these probabilities
+(Rao-Blackwellisation) require far fewer states than counts of visits, [ZR19].
 
-If a few variables explain y together but none explains much alone, all sets between the empty set
-and theirs are improbable, and single flips rarely connect the two. The intermediate sets of the
-search are jump targets: the process also jumps between any two of them, at any two scales, at a
-rate of the same form.
+If a few variables jointly explain y but none explains much alone, all sets between the empty set
+and the set of these variables are improbable, and single flips rarely connect both. The
+intermediate sets of the search are therefore jump targets: the process also jumps between any two
+of these sets, at any two scales, with a rate of the same form.
 """
 
 from __future__ import annotations
@@ -64,19 +65,19 @@ class JumpTargets(NamedTuple):
     log_density: np.ndarray  # (S, A) log posterior at each grid point
 
     def find(self, i: int, a: int) -> StateKey:
-        """Return target ``i`` with its marks at grid point ``a``."""
+        """Return target ``i`` with the marks at grid point ``a``."""
         marked = self.labels[i] if a < self.independent else self.signs[i]
         return marked, a, self.level[i]
 
     def rates(self, key: StateKey) -> np.ndarray:
-        """Return the (S A,) rates to all targets, if ``key`` is a target."""
+        """Compute the rates from a target ``key`` to all targets, (S A,)."""
         marked, a, level = key
         targets = self.labels if a < self.independent else self.signs
         same = [i for i, own in enumerate(self.level) if own == level and targets[i] == marked]
         if not same:
             return np.zeros(0)
         rates = expit(self.log_density - self.log_density[same[0], a])
-        rates[same[0]] = 0.0  # changes of the grid point are in `StateRates`
+        rates[same[0]] = 0.0  # changes of the grid point are part of `StateRates`
         return rates.ravel()
 
 
@@ -87,13 +88,13 @@ class LinearVisit(NamedTuple):
     log_posterior: float  # up to a constant of the data
     rates: np.ndarray  # cumulative rates of all moves
     inclusion: np.ndarray  # (p,) probability of each variable given all others
-    signs: np.ndarray  # (q,) marks of a common magnitude to which a jump leads
+    signs: np.ndarray  # (q,) marks after a jump to a common magnitude
 
 
 class LinearStates:
     """State space of the linear model, with or without a dense component.
 
-    ``columns`` are the columns of the dense component that the variables are, and ``sign`` their
+    ``columns`` contains the columns of the variables in the dense component, and ``sign`` their
     signs.
     """
 
@@ -126,7 +127,7 @@ class LinearStates:
         return 1 if self.dense is None else self.dense.kappa.size
 
     def log_offset(self, level: int) -> float:
-        """Return the log density of a level, apart from that of `set_densities`."""
+        """Return the log density of a level that `set_densities` omits."""
         return 0.0 if self.dense is None else float(self.dense.log_offset[level])
 
     def at_level(self, level: int) -> LinearModel:
@@ -145,8 +146,8 @@ class LinearStates:
     def take(self, order: np.ndarray) -> LinearStates:
         """Restrict the states to some variables.
 
-        They are made positively correlated with the response, so the draws do not depend on the
-        signs of the columns, unless these matter.
+        Unless signs matter, columns are reflected to be positively correlated with the response, so
+        that the draws do not depend on the signs of the columns.
         """
         model = self.model.take(order)
         flipped = (model.B[:, 0] < 0.0) & (not model.common_sign)
@@ -156,11 +157,11 @@ class LinearStates:
         return LinearStates(model, self.prior, self.dense, columns, sign)
 
     def mean_squares(self) -> np.ndarray:
-        """Return the (p,) mean squares of the columns."""
+        """Return the mean squares of the columns, (p,)."""
         return self.model.d / self.model.n
 
     def empty_coefficients(self) -> Coefficients:
-        """Return the posterior of the empty set."""
+        """Compute the posterior of the empty set."""
         sigma2 = mean_noise_variance(self.model.yy, self.prior.dof)
         share = (self.model.n - self.prior.dof) / self.model.n
         m = sigma2.size
@@ -169,7 +170,7 @@ class LinearStates:
     # --- the process
 
     def start(self, v: np.ndarray, targets: list[np.ndarray]) -> StateKey:
-        """Return the best state of the set v, or of its subsets with a dense component."""
+        """Find the best state of the set v (with a dense component, of subsets)."""
         self.targets = self.find_targets([v, v[:0], *targets])
         if self.dense is None:
             v = np.sort(v)
@@ -180,13 +181,14 @@ class LinearStates:
         return self.targets.find(*divmod(int(log_density.argmax()), log_density.shape[1]))
 
     def max_log_posterior(self, v: np.ndarray) -> float:
-        """Return the log posterior of the best state of the set v and its subsets."""
+        """Compute the log posterior of the best state of v and its subsets."""
         return float(self.find_targets([v]).log_density.max())
 
     def find_targets(self, sets: list[np.ndarray]) -> JumpTargets:
-        """Select the sufficiently probable ``sets``; with a dense component, subsets of the first.
+        """Select the sufficiently probable ``sets``, or subsets of the first.
 
-        With a dense component, fewer variables of a set are active.
+        Subsets of the first set are used with a dense component, because fewer variables are then
+        active.
         """
         entries: list[tuple[Marked, Marked, int, np.ndarray]] = []
         if self.dense is None:
@@ -212,7 +214,7 @@ class LinearStates:
     def target(
         self, model: LinearModel, v: np.ndarray, at: np.ndarray, level: int
     ) -> tuple[Marked, Marked, int, np.ndarray]:
-        """Return the set ``v``, at positions ``at`` of ``model``, with good marks."""
+        """Find good marks of the set ``v``, at positions ``at`` of ``model``."""
         labels, signs, log_density = best_marks(model, self.prior, at)
         log_posterior = log_density + (self.prior.log_prior[v.size] + self.log_offset(level))
         members = tuple(v.tolist())
@@ -238,7 +240,7 @@ class LinearStates:
         return LinearVisit(members, log_posterior, np.cumsum(every), local.inclusion, local.signs)
 
     def move(self, key: Hashable, state: VisitedState, j: int) -> StateKey:
-        """Return the state to which move ``j`` of `visit` leads."""
+        """Return the state after move ``j`` of `visit`."""
         (v, marks), a, level = cast(StateKey, key)
         p, q, grid = self.n_variables, len(v), self.prior.grid
         common = a >= grid.n_independent
@@ -265,11 +267,11 @@ class LinearStates:
         return self.targets.find(*divmod(j - 2, grid.rho.size))
 
     def log_acceptance(self, state: VisitedState, proposal: VisitedState, j: int) -> float:
-        """Return 0: the rates satisfy detailed balance."""
+        """Return 0, because the rates satisfy detailed balance."""
         return 0.0
 
     def with_dense_component(self) -> LinearStates | None:
-        """Return the states with a dense component of all variables."""
+        """Build the states with a dense component of all variables."""
         if self.dense is not None:
             return None
         return LinearStates(self.model, self.prior, dense_component(self.model))
@@ -301,8 +303,8 @@ class LinearStates:
     ) -> float:
         """Estimate the log evidence of all states, up to a constant of the data.
 
-        It is the mean log posterior plus the entropy of the posterior. The entropy is that of
-        independent variables, marks, grid points and levels, an upper bound.
+        The estimate is the mean log posterior plus an upper bound of the entropy of the posterior,
+        that of independent variables, marks, grid points and levels.
         """
         mean = sum(
             weight * cast(LinearVisit, state).log_posterior
@@ -323,7 +325,7 @@ class LinearStates:
     def sum_level(
         self, level: int, keys: list[StateKey], weights: np.ndarray, visited: np.ndarray
     ) -> Sums:
-        """Sum over the visited sets of one level, in the signs of the columns."""
+        """Sum over the visited sets of one level, with the signs of the columns."""
         model, prior = self.at_level(level), self.prior
         seen: dict[tuple[Marked, bool], float] = {}
         for (marked, a, _), weight in zip(keys, weights.tolist(), strict=True):
@@ -382,7 +384,7 @@ def mark_first(marked: Marked, common: bool) -> Marked:
 
 
 class DenseTotals:
-    """Moments of total coefficients w + u, summed over the levels of a dense component."""
+    """Moments of total coefficients w + u, summed over levels."""
 
     def __init__(self, dense: DenseComponent, columns: np.ndarray):
         self.dense, self.columns = dense, columns
@@ -391,12 +393,12 @@ class DenseTotals:
         self.predictive = np.zeros(shape[0])
 
     def add_level(self, sums: Sums, level: int, weight: float) -> Sums:
-        """Add a level, and replace moments of w by those of w + E[u | w]."""
+        """Add a level; replace moments of w by moments of w + E[u | w]."""
         hat, ridge = self.dense.hat(self.columns, level), self.dense.ridge(level).T
         self.mean += weight * ridge - sums.first[:, 1:] @ hat.T
         self.variance += np.multiply.outer(sums.sigma2, self.dense.variance(level))
         self.predictive += sums.sigma2 * self.dense.predictive_variance(level)
-        A = np.eye(1 + self.columns.size)  # of intercept and coefficients
+        A = np.eye(1 + self.columns.size)  # matrix for intercept and coefficients
         A[1:, 1:] -= hat[self.columns]
         constant = np.column_stack([np.zeros(ridge.shape[0]), ridge[:, self.columns]])
         mean = sums.first @ A.T
@@ -413,7 +415,7 @@ class DenseTotals:
 
 
 def mean_noise_variance(R: np.ndarray, dof: float) -> np.ndarray:
-    """Return the (bounded) posterior mean of the noise variance."""
+    """Compute the (bounded) posterior mean of the noise variance."""
     return R / max(dof - 2, 1)
 
 
@@ -422,10 +424,10 @@ def add_sets(
 ) -> None:
     """Add sets to ``sums``.
 
-    ``weights`` of shape (S, A) holds posterior probabilities at each grid point.
+    ``weights`` (S, A) contains posterior probabilities at each grid point.
 
-    With m_0 and P_0 of independent coefficients, z = P_0 s and x = h c / (1 - h t), see
-    `slab_scales`, m = m_0 + x z and P = P_0 + h / (1 - h t) z z'.
+    Let m_0 and P_0 refer to independent coefficients, z = P_0 s and x = h c / (1 - h t)
+    (`slab_scales`). Then m = m_0 + x z and P = P_0 + h / (1 - h t) z z'.
     """
     noise = mean_noise_variance(density.R, prior.dof)  # (S, A, m)
     of_noise = weights[..., None] * noise
@@ -455,7 +457,7 @@ def add_sets(
 
 
 def distinct(sets: list[np.ndarray]) -> list[np.ndarray]:
-    """Return the distinct sets with increasing variables."""
+    """Return the distinct sets, each in increasing order."""
     return [np.array(v, dtype=int) for v in dict.fromkeys(tuple(sorted(v.tolist())) for v in sets)]
 
 
@@ -465,9 +467,10 @@ Marks = tuple[int, ...]
 def best_marks(
     model: LinearModel, prior: SetPrior, v: np.ndarray
 ) -> tuple[Marks, Marks, np.ndarray]:
-    """Return good labels and signs of the set ``v``, and (A,) log densities.
+    """Find good labels and signs of the set ``v``, and log densities (A,).
 
-    The labels are the best of equal ones and of large ones for the k largest effects, k = 1 .. q.
+    The labels are the best among equal labels and large labels for the k = 1, ..., q largest
+    effects.
     """
     q = v.size
     small = set_densities(model, prior, v[None], np.zeros((1, q), dtype=int), False)

@@ -1,27 +1,31 @@
-"""Bayesian logistic regression: Laplace evidence of every set of variables.
+"""Bayesian logistic regression with the Laplace evidence of each set.
 
 [TK86]  L. Tierney, J. B. Kadane. Accurate approximations for posterior moments and marginal
         densities. Journal of the American Statistical Association 81, 1986.
 
-In model v, row i, which counts c_i times, belongs to the second class (t_i = 1) with probability
-s(h_i), where h = b + X_v w, s(h) = 1 / (1 + exp(-h)), w ~ N(0, tau^2 I), and the intercept b has a
-flat prior. With lambda = 1 / tau^2 the log posterior density of theta = (b, w) is
+In model v, row i, which represents c_i observations, belongs to the second class (t_i = 1) with
+probability s(h_i), where h = b + X_v w, s(h) = 1 / (1 + exp(-h)), w ~ N(0, tau^2 I), and the
+intercept b has a flat prior. With lambda = 1 / tau^2, the log posterior density of theta = (b, w)
+is
 
     l(theta) = sum_i c_i [t_i h_i - log(1 + exp(h_i))] - lambda/2 |w|^2 + q/2 log(lambda / 2 pi) ,
 
 which is concave with curvature A = Z'SZ + diag(0, lambda, ..., lambda), Z = [1 X_v] and
-S = diag(c_i s_i (1 - s_i)). Laplace's approximation at the mode, [TK86], integrates over theta:
+S = diag(c_i s_i (1 - s_i)). The integral over theta is computed by Laplace's approximation at the
+mode, [TK86]:
 
     log p(t | v, tau) = l(mode) + (q + 1)/2 log(2 pi) - 1/2 log det A ,     theta ~ N(mode, A^-1) .
 
-For separated classes the prior keeps w finite, and the presence of both classes keeps b finite.
+For separated classes, w is finite because of the prior, and b is finite because both classes are
+present.
 
 The evidence of neighbours of v (one variable added, removed or exchanged) follows to second order
 from the curvature at the mode, by the rank-one formulas of linear regression with known noise.
-These scores need X once for all neighbours. They rank the neighbours; promising ones are fitted.
+These scores require one product with X for all neighbours and rank the neighbours; the most
+promising are fitted.
 
-tau is on a grid of powers of two with a half-Cauchy prior. A search maximises over the grid,
-log p(t | v, tau) + log p(tau); the final comparison of sets sums over it.
+tau is on a grid of powers of two with a half-Cauchy prior. A search maximises log p(t | v, tau) +
+log p(tau) over the grid; the final comparison of sets sums over the grid.
 """
 
 from __future__ import annotations
@@ -37,19 +41,19 @@ from .logistic_states import LogisticStates
 from .set_model import Coefficients, Trials
 
 MAX_STEPS = 100  # maximum number of Newton steps
-# Expected increase of the log density below which a Newton step is the last one; convergence is
+# Expected increase of the log density below which a Newton step is the last, because convergence is
 # quadratic.
 NEWTON_TOL = 1e-6
 ROUNDING = 1e-13  # relative rounding error of the log density
-MAX_CHANGE = 10.0  # maximum change of log odds in one step, in addition to their maximum
-# Far from the mode the curvature in b can vanish. This proportion of the sum of the absolute
-# residuals is added; the sum is of the size of the curvature at the mode.
+MAX_CHANGE = 10.0  # maximum change of log odds in one step, in addition to the current maximum
+# Far from the mode, the curvature in b can vanish. This proportion of the sum of the absolute
+# residuals, which is of the order of the curvature at the mode, is therefore added.
 DAMPING = 1e-8
 MAX_LOG2_TAU = 4  # maximum log2 of tau; larger coefficients only occur for separated classes
 START_LOG2_TAU = -1  # log2 of tau at the start of a search
 MAX_LOG_GAP = 10.0  # decrease of the log evidence at which the sum over tau ends
 MAX_FULL_START = 30  # maximum number of variables of a search from all variables
-ROWS_PER_VARIABLE = 10  # rows of the less frequent class required for each of these
+ROWS_PER_VARIABLE = 10  # number of rows of the less frequent class required per variable
 
 
 class LogisticModel(NamedTuple):
@@ -58,15 +62,15 @@ class LogisticModel(NamedTuple):
     X: np.ndarray  # (n, p) in column-major order
     squares: np.ndarray  # (n, p) squared entries
     t: np.ndarray  # (n,) 1.0 for the second class, 0.0 for the first
-    counts: np.ndarray  # (n,) number of observations that each row represents, positive
-    intercept: int  # 1, or 0 without
+    counts: np.ndarray  # (n,) positive number of observations represented by each row
+    intercept: int  # 1 with an intercept, otherwise 0
     unit: float  # log of the mean square of the columns
     log_tau: np.ndarray  # (K,) in increasing order
     log_tau_prior: np.ndarray  # (K,) log prior probability of each tau
 
     @property
     def trials(self) -> Trials:
-        """Rules for the neighbours that a search fits."""
+        """Rules for the neighbours fitted in a search."""
         return Trials(4, -2.0, 0.5)
 
     @property
@@ -81,7 +85,7 @@ class LogisticModel(NamedTuple):
 
     @property
     def max_full_start(self) -> int:
-        """Maximum number of variables of a search that starts from all of them."""
+        """Maximum number of variables for a search that starts from all."""
         second = float(self.counts @ self.t)
         return min(MAX_FULL_START, int(min(second, self.n - second) / ROWS_PER_VARIABLE))
 
@@ -92,7 +96,7 @@ class LogisticModel(NamedTuple):
     # --- fits
 
     def fit(self, v: np.ndarray, near: LogisticFit | None = None, tune: bool = True) -> LogisticFit:
-        """Fit the set v, at the tau of ``near`` or at the best tau of the grid."""
+        """Fit the set v at the tau of ``near`` or at the best tau of the grid."""
         if near is None:
             k, start = self.start_tau, None
         else:
@@ -117,7 +121,7 @@ class LogisticModel(NamedTuple):
         return int(np.argmin(np.abs(self.log_tau - START_LOG2_TAU * math.log(2.0))))
 
     def refine(self, fit: LogisticFit, exact: bool = False) -> LogisticFit:
-        """Return the fit, whose tau is the best of the grid."""
+        """Return the fit unchanged, because tau is the best of the grid."""
         return fit
 
     def full_fit(self) -> LogisticFit:
@@ -125,24 +129,24 @@ class LogisticModel(NamedTuple):
         return self.fit(np.arange(self.n_variables))
 
     def evidence(self, fit: LogisticFit) -> float:
-        """Return the log evidence at the tau of the fit, with the prior of tau."""
+        """Compute the log evidence at the tau of the fit plus the log prior of tau."""
         return fit.log_evidence + (float(self.log_tau_prior[fit.k]) if fit.v.size else 0.0)
 
     def path_evidence(self, fit: LogisticFit) -> tuple[float, float]:
-        """Return the log evidence, integrated over tau."""
+        """Compute the log evidence integrated over tau."""
         total = integrate_tau(self, fit).log_evidence
         return total, total
 
     # --- neighbours, to second order
 
     def addition_gains(self, fit: LogisticFit) -> np.ndarray:
-        """Compute the (p,) gains of adding each variable."""
+        """Compute the gain of adding each variable, (p,)."""
         return score_all_additions(self, fit).gain
 
     def removal_gains(self, fit: LogisticFit) -> np.ndarray:
-        """Compute the (q,) gains of removing each variable.
+        """Compute the gain of removing each variable, (q,).
 
-        To second order these are the log ratios of the posterior and prior densities at zero.
+        To second order, the gains are log ratios of the posterior and prior densities at zero.
         """
         C_ii = fit.C.diagonal()[self.intercept :]
         gains: np.ndarray = -0.5 * (fit.m**2 / C_ii + np.log(C_ii) + self.log_lambda(fit.k))
@@ -151,7 +155,7 @@ class LogisticModel(NamedTuple):
     def exchange_gains(
         self, fit: LogisticFit, additions: LogisticAdditions | None = None
     ) -> np.ndarray:
-        """Compute the (p, q) gains if j replaces i."""
+        """Compute the gains if j replaces i, (p, q)."""
         additions = additions or score_all_additions(self, fit)
         C_ii = fit.C.diagonal()[self.intercept :]
         s = additions.s[:, None] + additions.H**2 / C_ii
@@ -161,13 +165,13 @@ class LogisticModel(NamedTuple):
         return gains
 
     def log_lambda(self, k: int) -> float:
-        """Return the log prior precision for columns of any common scale."""
+        """Compute the log prior precision, relative to the scale of the columns."""
         return self.unit - 2.0 * float(self.log_tau[k])
 
     # --- starts of a search
 
     def marginal(self) -> np.ndarray:
-        """Compute (p,) squared correlations with the class indicator."""
+        """Compute squared correlations with the class indicator, (p,)."""
         centred = self.t - (float(self.counts @ self.t) / self.n if self.intercept else 0.5)
         products = self.X.T @ (self.counts * centred)
         squares: np.ndarray = products**2 / (self.counts @ self.squares)
@@ -183,12 +187,12 @@ class LogisticModel(NamedTuple):
         return correlations
 
     def effect_sizes(self, fit: LogisticFit) -> np.ndarray:
-        """Compute (q,) absolute coefficients times column norms."""
+        """Compute absolute coefficients times column norms, (q,)."""
         sizes: np.ndarray = np.abs(fit.m) * np.sqrt(self.counts @ self.squares[:, fit.v])
         return sizes
 
     def well_determined(self, full: LogisticFit) -> bool:
-        """Return False: other starts are always tried."""
+        """Return False, because other starts are always tried."""
         return False
 
     def add_pair(self, fit: LogisticFit) -> LogisticFit | None:
@@ -198,7 +202,7 @@ class LogisticModel(NamedTuple):
     # --- results
 
     def coefficients(self, fit: LogisticFit, least_squares: bool = False) -> Coefficients:
-        """Return the Gaussian approximation of the posterior."""
+        """Compute the Gaussian approximation of the posterior."""
         first = 1 - self.intercept  # position of the first parameter
         covariance = np.zeros((1, 1 + fit.v.size, 1 + fit.v.size))
         covariance[0, first:, first:] = fit.C
@@ -206,7 +210,7 @@ class LogisticModel(NamedTuple):
         return Coefficients(fit.m[None], covariance, intercept, np.zeros(1))
 
     def states(self, log_prior: np.ndarray, fit: LogisticFit) -> LogisticStates:
-        """Return the states of the average: sets and tau."""
+        """Build the states of the average, which are sets and values of tau."""
         return LogisticStates(self, log_prior, fit.k)
 
 
@@ -240,13 +244,13 @@ class LogisticFit(NamedTuple):
 
     @property
     def m(self) -> np.ndarray:
-        """(q,) mode of the coefficients."""
+        """Mode of the coefficients, (q,)."""
         coefficients: np.ndarray = self.mode[self.mode.size - self.v.size :]
         return coefficients
 
 
 def design(data: LogisticModel, v: np.ndarray) -> np.ndarray:
-    """Return the (n, c + q) design matrix [1 X_v]."""
+    """Build the design matrix [1 X_v], (n, c + q)."""
     n = data.t.size
     Z = np.ones((n, data.intercept + v.size), order="F")
     Z[:, data.intercept :] = data.X[:, v]
@@ -263,7 +267,8 @@ def log_density(data: LogisticModel, h: np.ndarray, w: np.ndarray, lam: float) -
 def derivatives(data: LogisticModel, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute c_i (t_i - s_i) and c_i s_i (1 - s_i), both of shape (n,).
 
-    s(-h) replaces 1 - s(h), which would cancel for large h. Large counts amplify this error.
+    s(-h) is used instead of 1 - s(h), which is inaccurate for large h, in particular with large
+    counts.
     """
     first, second = expit(-h), expit(h)
     residual = data.counts * np.where(data.t > 0.0, first, -second)
@@ -275,10 +280,10 @@ def fit_model(
 ) -> LogisticFit:
     """Compute the mode of model v by Newton's method, and the evidence.
 
-    The iterations start from zero coefficients if ``start`` has a lower density. The density is
-    concave. A step that decreases it is halved, at most to log(1 + r) / r of the Newton step, where
-    r is the largest change of the log odds of a row; this step increases the density (Bach 2010,
-    Electronic Journal of Statistics 4).
+    The iterations start from zero coefficients if ``start`` has a lower density. A step that
+    decreases the log density, which is concave, is halved, at most to log(1 + r) / r of the Newton
+    step, where r is the largest change of the log odds of a row. This step increases the density
+    (Bach 2010, Electronic Journal of Statistics 4).
     """
     Z, c = design(data, v), data.intercept
     precision = data.log_lambda(k)
@@ -311,7 +316,7 @@ def fit_model(
                 break
             size = max(0.5 * size, min_size)
         if reached < value - rounding:
-            break  # Rounding hides any further increase.
+            break  # Further increases are below the rounding error.
         theta, h, value = theta + size * step, h + size * direction, reached
         if last:
             break
@@ -323,7 +328,7 @@ def fit_model(
 
 
 def intercept_only(data: LogisticModel, q: int) -> np.ndarray:
-    """Return the (c + q,) parameters with the intercept of the class proportions."""
+    """Build parameters (c + q,) with the intercept of the class proportions."""
     theta = np.zeros(data.intercept + q)
     if data.intercept:
         second = float(data.counts @ data.t)
@@ -334,8 +339,9 @@ def intercept_only(data: LogisticModel, q: int) -> np.ndarray:
 def _factor(Z: np.ndarray, S: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """Compute the lower Cholesky factor of Z'SZ + diag(prior).
 
-    Rounding can make the matrix indefinite if row weights differ strongly. A QR decomposition of
-    its square root gives the same factor with the square root of the condition number.
+    If row weights differ strongly, rounding errors can make the matrix indefinite. A QR
+    decomposition of the square root of the matrix then yields the same factor with the square root
+    of the condition number.
     """
     A = (Z.T * S) @ Z
     A.flat[:: A.shape[0] + 1] += prior
@@ -368,7 +374,7 @@ def _inverse(L: np.ndarray) -> np.ndarray:
 
 
 class LogisticAdditions(NamedTuple):
-    """Changes by adding each variable, to second order."""
+    """Changes due to the addition of each variable, to second order."""
 
     H: np.ndarray  # (p, q) X'SZ A^-1, columns of the coefficients
     s: np.ndarray  # (p,) curvature in the new coefficient, maximised over the others
@@ -379,17 +385,17 @@ class LogisticAdditions(NamedTuple):
 def score_additions(
     fit: LogisticFit, cross: np.ndarray, squares: np.ndarray, e: np.ndarray, log_lam: float
 ) -> LogisticAdditions:
-    """Score additions of any variables from products with S."""
+    """Compute gains of additions of any variables from products with S."""
     lam = math.exp(log_lam)
     H = cross @ fit.C
-    # Rounding must not make a copy of an active variable look new; s is at least lambda.
+    # s is at least lambda, so that copies of active variables have no gain due to rounding errors.
     s = np.maximum(lam + squares - np.einsum("ij,ij->i", H, cross), lam)
     gain = 0.5 * (e * e / s - np.log(s / lam))
     return LogisticAdditions(H[:, H.shape[1] - fit.v.size :], s, e, gain)
 
 
 def score_all_additions(data: LogisticModel, fit: LogisticFit) -> LogisticAdditions:
-    """Score the addition of every variable.
+    """Compute the gain of adding each variable.
 
     Included variables have a gain of -inf.
     """
@@ -402,9 +408,9 @@ def score_all_additions(data: LogisticModel, fit: LogisticFit) -> LogisticAdditi
 
 
 def warm_start(data: LogisticModel, near: LogisticFit, v: np.ndarray) -> np.ndarray:
-    """Return a start for the mode of v from that of ``near``.
+    """Compute an initial value for the mode of v from the fit ``near``.
 
-    Removed variables change the other parameters to second order.
+    The removal of variables changes the other parameters to second order.
     """
     c, mode, C = data.intercept, near.mode, near.C
     members = near.v
@@ -419,7 +425,7 @@ def warm_start(data: LogisticModel, near: LogisticFit, v: np.ndarray) -> np.ndar
 
 
 class TauEvidence(NamedTuple):
-    """Evidence of a set integrated over tau, and its fits."""
+    """Evidence of a set integrated over tau, and the fits at each tau."""
 
     log_evidence: float
     fits: list[LogisticFit]

@@ -4,9 +4,9 @@
         Statistical Association 115, 2020.
 
 A state is a set at one tau of the grid. Moves flip one variable, exchange two, or double or halve
-tau. The first two types have the rate r / (1 + r), where r is the ratio of the posteriors to second
-order (`logistic`), [Z20]. An acceptance probability corrects for its error, so the chain samples
-the posterior of the fitted sets (`averaging`).
+tau. The first two types have rate r / (1 + r), where r is the ratio of the posteriors to second
+order (`logistic`), [Z20]. An acceptance probability corrects for the error of r, so that the chain
+samples from the posterior of the fitted sets (`averaging`).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class LogisticVisit(NamedTuple):
     rates: np.ndarray  # (2 + p + p q,) cumulative rates: tau, flips, exchanges
     inclusion: np.ndarray  # (p,) 1 for variables of the set
     fit: LogisticFit
-    log_posterior: float  # up to a constant; tau has a prior also for the empty set
+    log_posterior: float  # up to a constant; tau also has a prior for the empty set
     flips: np.ndarray  # (p,) rates of flips
-    exchanges: np.ndarray  # (p, q) rates of j replacing the variable at position i
+    exchanges: np.ndarray  # (p, q) rates at which j replaces the variable at position i
 
 
 class LogisticStates:
@@ -62,12 +62,12 @@ class LogisticStates:
         return LogisticStates(self.model.take(order), self.log_prior, self.k)
 
     def mean_squares(self) -> np.ndarray:
-        """Return the (p,) mean squares of the columns."""
+        """Return the mean squares of the columns, (p,)."""
         squares: np.ndarray = self.model.counts @ self.model.squares / self.model.n
         return squares
 
     def empty_coefficients(self) -> Coefficients:
-        """Return the posterior of the empty set."""
+        """Compute the posterior of the empty set."""
         return self.model.coefficients(self.model.fit(np.zeros(0, dtype=int)))
 
     # --- the chain
@@ -103,7 +103,7 @@ class LogisticStates:
         return LogisticVisit(members, rates, inclusion, fit, log_posterior, flips, exchanges)
 
     def move(self, key: Hashable, state: VisitedState, j: int) -> StateKey:
-        """Return the state to which move ``j`` of `LogisticVisit.rates` leads."""
+        """Return the state after move ``j`` of `LogisticVisit.rates`."""
         v, k = cast(StateKey, key)
         if j < 2:
             new = v, k + 2 * j - 1
@@ -116,7 +116,7 @@ class LogisticStates:
         return new
 
     def log_acceptance(self, state: VisitedState, proposal: VisitedState, j: int) -> float:
-        """Return log pi(new) g(new, old) / (pi(old) g(old, new))."""
+        """Compute log pi(new) g(new, old) / (pi(old) g(old, new))."""
         old, new = cast(LogisticVisit, state), cast(LogisticVisit, proposal)
         if j < 2:
             return new.log_posterior - old.log_posterior
@@ -144,7 +144,7 @@ class LogisticStates:
         return 0.0
 
     def with_dense_component(self) -> None:
-        """Return None: there is no dense component."""
+        """Return None, because there is no dense component."""
 
     def moments(
         self, keys: list[Hashable], states: list[VisitedState], weights: np.ndarray

@@ -4,12 +4,12 @@
 [SBB01]  T. Sellke, M. J. Bayarri, J. O. Berger. Calibration of p values for testing precise null
          hypotheses. The American Statistician 55, 2001.
 
-Posterior probabilities assume the noise distribution of the model. If columns and responses are
-rare counts or have heavy tails, few rows decide, and responses that are independent of X can have
-arbitrarily large Bayes factors. This test needs no distribution: under the null hypothesis the
-responses are exchangeable, so a permuted response has the same distribution as y. Rows are
-permuted within groups, if there are groups. Without an intercept, the null hypothesis is noise
-that is symmetric about zero, and signs are drawn at random as well.
+Posterior probabilities depend on the noise distribution of the model. If columns and responses are
+rare counts or have heavy tails, a few rows dominate, and responses that are independent of X can
+have arbitrarily large Bayes factors. The permutation test does not assume a distribution: under the
+null hypothesis, the responses are exchangeable, so that a permuted response has the same
+distribution as y. If groups are given, rows are permuted within groups. Without an intercept, the
+null hypothesis is that the noise is symmetric about zero, and random signs are also drawn.
 
 The statistic is an approximate log Bayes factor of the alternative that some variables are active.
 With f degrees of freedom, a set v of q variables and the coefficients of determination R_k^2 of m
@@ -19,28 +19,29 @@ responses,
 
     T = log 1/2 [ mean_j BF({j}, 1)  +  sum_v p(v) mean_g BF(v, g) ] .
 
-The first term is sensitive to many weak correlations. The second term sums over sets under the
-prior p(v): those of a forward selection from the best single variables, and the pairs of strongly
-correlated variables (suppressor variables). It is omitted for more than `START_COLUMNS` variables.
-For Gaussian noise the expectation of exp(T) is at most 1 under the null hypothesis.
+The first term is sensitive to many weak correlations. The second term is a sum over sets with prior
+p(v): the sets of a forward selection from the best single variables, and pairs of strongly
+correlated variables (suppressor variables). This term is omitted for more than `START_COLUMNS`
+variables. For Gaussian noise, the expectation of exp(T) under the null hypothesis is at most 1.
 
-Permuted responses are drawn until the outcome is clear, [BC91]. Their mean exp(T*) measures how
-much the Bayes factors of these data are inflated (`NullTest.weight`).
+Permuted responses are drawn until the outcome is clear, [BC91]. The mean of exp(T) over the
+permuted responses estimates the inflation of the Bayes factors for these data (`NullTest.weight`).
 
-A forward selection can miss a set of variables that predict the response only together. If T
-detects nothing, the log posterior odds of the set that the search finds (`screening`) are tested
-against those of permuted responses. A single response with larger odds ends this second test.
+A forward selection can miss a set of variables that only jointly predict the response. If T is not
+significant, the log posterior odds of the set found by the search (`screening`) are compared with
+those of permuted responses. A single permuted response with larger odds ends this second test.
 
-Rows of unequal scale. If a row has a scale r_i in X and the response has a related scale, the two
-are dependent without any effect: permuted responses separate large rows from large responses. With
-x_i = r_i z_i and exchangeable z_i that do not depend on the response, a test of z_i and y_i / r_i
-is exact for any scales. If the estimated scales of the rows of X differ (`structure.row_scale`), a
-signal must be detected in the divided data as well. The intercept is divided, too.
+Rows of unequal scale. If row i has scale r_i in X and the response has a related scale, X and the
+response are dependent without any effect, and permutation removes the association of large rows
+with large responses. With x_i = r_i z_i and exchangeable z_i that do not depend on the response, a
+test of z_i and y_i / r_i is exact for any scales. If the estimated scales of the rows of X differ
+(`structure.row_scale`), a signal must also be detected in the divided data, in which the intercept
+is divided as well.
 
 Rows of large leverage. A column with few large entries and a response that is large in the same
-rows are associated. Whether this is an effect or larger noise in these rows, no test can decide.
-Random signs of the response keep the magnitudes in all rows. If T is not clearly larger than with
-random signs, `NullTest.rests_on_few_rows` is true.
+rows are associated. No test can distinguish an effect from larger noise in these rows. Random signs
+of the response preserve the magnitudes in all rows. If T is not clearly larger than with random
+signs, `NullTest.rests_on_few_rows` is true.
 """
 
 from __future__ import annotations
@@ -60,26 +61,27 @@ from .stepwise import log_size_prior
 from .suppressors import correlated_pairs
 
 NULL_LEVEL = 0.03  # level of the test of T
-SEARCH_DRAWS = 99  # number of searches in permuted responses; the level is 1 / (1 + SEARCH_DRAWS)
-MIN_SEARCH_ODDS = 2.0  # log posterior odds below which no search of permuted responses is needed
+SEARCH_DRAWS = 99  # number of searches with permuted responses; the level is 1 / (1 + SEARCH_DRAWS)
+MIN_SEARCH_ODDS = 2.0  # log posterior odds below which permuted responses are not searched
 SEED = 90_137_562_241  # unlikely to be used for simulated data
 MAX_DRAWS = 199  # maximum number of permuted responses
-CLEAR_DRAWS = 80  # number of draws after which no larger statistic ends the test
+CLEAR_DRAWS = 80  # number of draws after which the test ends if no statistic is larger
 BATCH_SIZE = 40  # maximum number of responses permuted at a time
-MAX_BATCH_ENTRIES = 100_000  # maximum size of an array of a batch, of which there are about 15
+MAX_BATCH_ENTRIES = 100_000  # maximum size of each of about 15 arrays of a batch
 PATH_LENGTH = 6  # maximum number of variables of a forward selection
 MAX_STARTS = 16  # maximum number of forward selections per response
-# Number of forward selections times number of columns; there are none with more columns.
+# Maximum of the number of forward selections times the number of columns.
 START_COLUMNS = 4000
 MAX_PAIRS = 5000  # maximum number of pairs of correlated variables
 MIN_UNEXPLAINED = 1e-12  # minimum of 1 - R^2
-MIN_NEW_NORM = 1e-8  # squared norm of a column regressed on the set, relative to the column
+MIN_NEW_NORM = 1e-8  # minimum squared norm of a column regressed on the set, relative to the column
 ROUNDING = 1e-9  # rounding error of the statistic
-MIN_LOG_SCALE = 0.1  # absolute log scale of a row below which rows count as equal
-FLIP_DRAWS = 59  # number of responses with random signs
-CLEAR_FLIP = 0.8  # T of random signs, relative to that of y, from which it counts as as large
-MAX_FLIP_LEVEL = 0.05  # proportion of these above which a signal rests on few rows
-MAX_REPEATS = 20  # maximum mean weight of rows that are repeated
+MIN_LOG_SCALE = 0.1  # absolute log scale below which rows are regarded as equal
+FLIP_DRAWS = 59  # maximum number of responses with random signs
+CLEAR_FLIP_DRAWS = 30  # number of these after which no larger statistic ends the comparison
+CLEAR_FLIP = 0.8  # proportion of T of y from which T of random signs is regarded as similar
+MAX_FLIP_LEVEL = 0.05  # proportion of similar T above which a signal depends on few rows
+MAX_REPEATS = 20  # maximum mean weight for which rows are repeated
 
 
 class NullData(NamedTuple):
@@ -89,11 +91,11 @@ class NullData(NamedTuple):
     values: np.ndarray  # (rows, m) responses, without weights
     root: np.ndarray | None  # (rows,) square roots of the row weights
     n: float  # number of observations
-    n_intercepts: int  # 1 with an intercept, else 0
+    n_intercepts: int  # 1 with an intercept, otherwise 0
     groups: np.ndarray | None  # (rows,) code of the group of each row
     G: np.ndarray | None = None  # (p, p) X'X, if available
-    unequal_noise: bool = False  # whether the noise of some rows may be larger: not for classes
-    row_scale: np.ndarray | None = None  # (rows,) by which rows of X and values are divided
+    unequal_noise: bool = False  # whether rows may have unequal noise; False for classes
+    row_scale: np.ndarray | None = None  # (rows,) scales by which rows of X and values are divided
 
 
 class NullTest(NamedTuple):
@@ -106,21 +108,27 @@ class NullTest(NamedTuple):
     rests_on_few_rows: bool = False  # whether T is not clearly larger than with random signs
 
     def weight(self, certainty: float) -> float:
-        """Return the factor of the posterior probability of all non-empty sets.
+        """Compute the factor of the posterior probability of all non-empty sets.
 
         ``certainty`` is the largest inclusion probability. Let B be the Bayes factor of the
-        response and c >= 1 the inflation. The model gives a signal the probability B / (1 + B). If
-        a signal is detected, c corrects this to (B / c) / (1 + B / c), and the weight is the ratio
-        of the two. Otherwise the weight is at most 1 / c. The p-value bounds the Bayes factor by
-        b = 1 / (-e p log p), [SBB01], and no inclusion probability may exceed b / (1 + b). The
-        weight is 1 for most data that agree with the model.
+        response and c >= 1 the inflation. Under the model, a signal has probability B / (1 + B). If
+        a signal is detected, this is corrected to (B / c) / (1 + B / c), and the weight is the
+        ratio of both. Otherwise, the weight is at most 1 / c. If no signal is detected or c > 1,
+        the p-value, which is at most c / B, bounds the Bayes factor by b = 1 / (-e p log p),
+        [SBB01], and no inclusion probability may exceed b / (1 + b). For most data consistent with
+        the model, the weight is 1.
         """
         if self.detected:
-            return float(np.exp(np.subtract(*np.logaddexp([0.0, self.inflation], self.statistic))))
-        p = min(self.p_value, 1.0 / math.e)
-        bound = -math.log(-math.e * p * math.log(p))
+            log_weight = np.subtract(*np.logaddexp([0.0, self.inflation], self.statistic))
+            if self.inflation == 0.0:
+                return float(np.exp(log_weight))
+            p = min(self.p_value, math.exp(min(self.inflation - self.statistic, 0.0)))
+        else:
+            log_weight, p = -self.inflation, self.p_value
+        p = min(p, 1.0 / math.e)
+        bound = -math.log(-math.e * p * math.log(p)) if p > 0.0 else math.inf
         ratio = log_expit(bound) - math.log(max(certainty, np.finfo(float).tiny))
-        return float(np.exp(min(0.0, -self.inflation, ratio)))
+        return float(np.exp(min(0.0, log_weight, ratio)))
 
 
 NO_SIGNAL = NullTest(False, 0.0, 0.0, 1.0)
@@ -129,15 +137,15 @@ NO_SIGNAL = NullTest(False, 0.0, 0.0, 1.0)
 class Responses(NamedTuple):
     """Responses in the rows of the operator."""
 
-    Y: np.ndarray  # (rows, n_draws, m) sums over the observations of a row, over its root weight
+    Y: np.ndarray  # (rows, n_draws, m) sums over the observations of a row / its root weight
     yy: np.ndarray  # (n_draws, m) squared norms
 
 
 class Observations(NamedTuple):
     """Observations that are permuted.
 
-    A row of weight 2 is thus equivalent to two equal rows. Rows are in an order that depends only
-    on their values, so equal data in another order have the same permutations.
+    A row of weight 2 counts as two observations, as two equal rows do. The order of the rows
+    depends only on their values, so that reordered data have the same permutations.
     """
 
     row: np.ndarray  # (N,) row of each observation
@@ -196,7 +204,7 @@ def respond(data: NullData, totals: np.ndarray, squares: np.ndarray) -> Response
 
 
 def observed_responses(data: NullData) -> Responses:
-    """Return the observed responses as one draw."""
+    """Convert the observed responses to one draw."""
     weight = np.ones(data.values.shape[0]) if data.root is None else data.root**2
     values = data.values[:, None, :]
     weighted = weight[:, None, None] * values
@@ -211,7 +219,7 @@ class PathPrior(NamedTuple):
     g: np.ndarray  # (A,) prior variances relative to the noise
 
     def log_factor(self, explained: np.ndarray, q: int, g: np.ndarray) -> np.ndarray:
-        """Compute log mean_g BF for R^2 of shape (..., m) of sets of q variables."""
+        """Compute log mean_g BF for R^2 (..., m) of sets of q variables."""
         rest = np.maximum(1.0 - explained, MIN_UNEXPLAINED)
         m = explained.shape[-1]
         each = [
@@ -222,14 +230,14 @@ class PathPrior(NamedTuple):
 
 
 def log_sum(log_values: np.ndarray) -> np.ndarray:
-    """Compute the log of the sum of exp(``log_values``) over the first axis, all finite."""
+    """Compute log sum exp of finite values over the first axis."""
     top = log_values.max(axis=0)
     total: np.ndarray = np.log(np.exp(log_values - top).sum(axis=0)) + top
     return total
 
 
 def path_prior(data: NullData) -> PathPrior:
-    """Return the prior on non-empty sets and the grid of g, powers of 4 up to n."""
+    """Build the prior on non-empty sets, and the grid of g."""
     p = data.op.shape[1]
     q = np.arange(1, p + 1)
     log_prior = log_size_prior(p)
@@ -240,7 +248,7 @@ def path_prior(data: NullData) -> PathPrior:
 
 
 class Statistic:
-    """Statistic T of many responses at once."""
+    """Statistic T of many responses."""
 
     def __init__(self, data: NullData):
         self.data, self.prior = data, path_prior(data)
@@ -250,11 +258,11 @@ class Statistic:
         self.pairs = None if data.G is None else most_correlated_pairs(data.G, self.d)
 
     def __call__(self, responses: Responses) -> np.ndarray:
-        """Compute (n_draws,) statistics."""
+        """Compute the statistics of all draws, (n_draws,)."""
         (rows, n_draws, m), yy = responses.Y.shape, responses.yy
         Y = responses.Y.reshape(rows, n_draws * m)
         b = np.asarray(self.data.op.rmatmul(Y), dtype=float).reshape(-1, n_draws, m)
-        b /= np.sqrt(yy)  # Responses of norm 1 follow.
+        b /= np.sqrt(yy)  # From here on, responses have norm 1.
         explained = b * b / self.d[:, None, None]
         single = self.prior.log_factor(explained, 1, np.ones(1))
         terms = [log_sum(single) - math.log(self.d.size)]
@@ -266,9 +274,9 @@ class Statistic:
         return statistic
 
     def sum_path(self, b: np.ndarray, explained: np.ndarray) -> list[np.ndarray]:
-        """Return log Bayes factors of the sets of each size of a forward selection.
+        """Compute log Bayes factors of the sets of a forward selection by size.
 
-        Each response has `n_starts` selections; the best set of each size counts.
+        For each response, the best set of each size among `n_starts` selections is used.
         """
         p, n_draws, m = b.shape
         S, prior = self.n_starts, self.prior
@@ -297,7 +305,7 @@ class Statistic:
         return terms
 
     def cross(self, j: np.ndarray) -> np.ndarray:
-        """Return the columns ``j`` of X'X as a new array."""
+        """Compute the columns ``j`` of X'X as a new array."""
         if self.data.G is not None:
             return self.data.G.take(j, axis=1)
         distinct, position = np.unique(j, return_inverse=True)
@@ -305,7 +313,7 @@ class Statistic:
         return np.asarray(self.data.op.rmatmul(columns), dtype=float).take(position, axis=1)
 
     def sum_pairs(self, b: np.ndarray) -> np.ndarray:
-        """Return the log of the sum over correlated pairs, (n_draws,)."""
+        """Compute the log of the sum over correlated pairs, (n_draws,)."""
         assert self.pairs is not None
         i, j, g_ij = self.pairs
         if not i.size:
@@ -337,7 +345,7 @@ SearchOdds = Callable[[Responses], float]
 def run_null_test(
     data: NullData, search_odds: Callable[[NullData], SearchOdds] | None = None
 ) -> NullTest:
-    """Test whether some variables predict the response, with equal rows.
+    """Test whether any variables predict the response.
 
     The level is `NULL_LEVEL`, plus 1 / (1 + `SEARCH_DRAWS`) with ``search_odds``.
     """
@@ -364,8 +372,8 @@ def compare_with_permutations(
     """Compare the response with permuted responses.
 
     The test of T ends when more permuted responses have a larger statistic than `NULL_LEVEL`
-    allows, or when none of the first `CLEAR_DRAWS` has. The early end increases the level by less
-    than 0.002.
+    allows, or when none of the first `CLEAR_DRAWS` has a larger statistic. Early stopping increases
+    the level by less than 0.002.
     """
     m = data.values.shape[1]
     statistic, observations = Statistic(data), list_observations(data)
@@ -390,7 +398,7 @@ def compare_with_permutations(
 
 
 def batch_size(statistic: Statistic, n_observations: int, m: int) -> int:
-    """Return the number of responses whose statistics are computed at a time."""
+    """Return the number of responses processed at a time."""
     size = max(n_observations, statistic.d.size * max(statistic.n_starts, 1)) * m
     return max(min(BATCH_SIZE, MAX_BATCH_ENTRIES // size), 1)
 
@@ -403,7 +411,7 @@ def count_exceeding(T: np.ndarray, observed: float) -> int:
 def equalise_rows(data: NullData) -> NullData | None:
     """Divide rows of X and responses by the scales of the rows of X.
 
-    Returns None if the scales are nearly equal.
+    The result is None if the scales are nearly equal.
     """
     rows, op, like = data.values.shape[0], data.op, data.op.column_squares()
     root = np.ones(rows) if data.root is None else data.root
@@ -438,6 +446,8 @@ def exceeds_random_signs(data: NullData, observed: float) -> bool:
         flips = respond(data, root[:, None, None] * flipped, (flipped * flipped).sum(axis=0))
         exceeding += count_exceeding(statistic(flips), CLEAR_FLIP * observed)
         n_draws += signs.shape[1]
+        if n_draws >= CLEAR_FLIP_DRAWS and exceeding == 0:
+            break
     return exceeding <= allowed
 
 
@@ -447,7 +457,7 @@ def search_exceeds_permutations(
     search_odds: SearchOdds,
     rng: np.random.Generator,
 ) -> bool:
-    """Test the odds of the best set against permuted responses."""
+    """Compare the odds of the best set with those of permuted responses."""
     observed = search_odds(observed_responses(data))
     if observed < MIN_SEARCH_ODDS:
         return False

@@ -1,4 +1,4 @@
-"""Class probabilities under uncertain log odds.
+"""Class probabilities for uncertain log odds.
 
 [MS92]  J. F. Monahan, L. A. Stefanski. Normal scale mixture approximations to F*(z) and
         computation of the logistic-normal integral. Handbook of the Logistic Distribution, 1992.
@@ -22,13 +22,13 @@ from scipy.special import log_expit, log_ndtr, logsumexp, roots_legendre
 from scipy.stats import kstwobign
 
 N_NODES = 32
-MIN_LOG_PSI, MAX_LOG_PSI = math.log(0.2), math.log(5.0)  # density below 1e-20 outside
+MIN_LOG_PSI, MAX_LOG_PSI = math.log(0.2), math.log(5.0)  # density below 1e-20 outside these limits
 BATCH_ROWS = 100_000
 
 
 @cache
 def _mixture() -> tuple[np.ndarray, np.ndarray]:
-    """Return the variances of the normal components and their log weights."""
+    """Compute the variances of the normal components and their log weights."""
     x, weight = roots_legendre(N_NODES)
     psi = np.exp(MIN_LOG_PSI + 0.5 * (MAX_LOG_PSI - MIN_LOG_PSI) * (x + 1.0))
     mass = weight * psi * kstwobign.pdf(psi)
@@ -36,7 +36,7 @@ def _mixture() -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_probabilities(mu: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Compute (n, 2) log probabilities for log odds of the second class N(mu, v)."""
+    """Compute log probabilities (n, 2) for log odds distributed as N(mu, v)."""
     variances, log_weight = _mixture()
     rarer = np.empty(mu.size)
     for start in range(0, mu.size, BATCH_ROWS):
@@ -44,8 +44,8 @@ def log_probabilities(mu: np.ndarray, v: np.ndarray) -> np.ndarray:
         below = -np.abs(mu[rows])
         z = below[:, None] / np.sqrt(variances + v[rows, None])
         mixed = logsumexp(log_ndtr(z) + log_weight, axis=1)
-        # The truncated mixture underestimates the tail for large |mu| and small v. Uncertainty
-        # can only increase the probability of the less probable class.
+        # For large |mu| and small v, the truncated mixture underestimates the tail. A lower bound
+        # is used, because uncertainty can only increase the probability of the less probable class.
         rarer[rows] = np.minimum(np.maximum(mixed, log_expit(below)), -math.log(2.0))
     other = np.log1p(-np.exp(rarer))
     second = mu > 0.0

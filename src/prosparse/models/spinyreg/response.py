@@ -1,4 +1,4 @@
-"""Response of a regression: validation, centring and units."""
+"""Validation, centring and units of the response of a regression."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ...data import Columns, Operator
 from ...data.columns import LARGEST_UNIT, SMALLEST_UNIT, unit_of
 from ...errors import InputError, end_sentence, plural
 
-ROUNDING_FACTOR = 1e4  # maximum difference of equal rows, in units of the rounding of a product
+ROUNDING_FACTOR = 1e4  # maximum difference of equal rows, in rounding errors of a product
 
 
 class Response(NamedTuple):
-    """Response in the form that the models use."""
+    """Validated response in the form used by the models."""
 
-    y: np.ndarray  # (n,) centred if requested, in a unit near its size, times the root weights
+    y: np.ndarray  # (n,) centred if requested, scaled by a unit, times the root weights
     yy: float  # y'y, at least of the order of rounding
     n: float  # number of observations: number of rows, or sum of the row weights
     values: np.ndarray  # original values of the rows with positive weight
@@ -29,7 +29,7 @@ class Response(NamedTuple):
 def prepare_response(
     values: np.ndarray, centred: bool, weights: np.ndarray | None = None
 ) -> Response:
-    """Centre and weight a validated response; rows of weight zero are dropped."""
+    """Centre and weight a validated response; drop rows of weight zero."""
     if weights is not None:
         values, weights = values[weights > 0], weights[weights > 0]
     top, bottom = float(values.max()), float(values.min())
@@ -42,7 +42,7 @@ def prepare_response(
     unit = unit_of(largest)
     y, centre = values / unit, 0.0
     if centred:
-        for _ in range(2):  # The second iteration removes the rounding error of the first mean.
+        for _ in range(2):  # The second iteration removes the rounding error of the first.
             mean = float(np.average(y, weights=weights))
             y, centre = y - mean, centre + mean
         if top == bottom:
@@ -60,8 +60,8 @@ def prepare_response(
 def count_distinct_rows(op: Operator, response: Response) -> int:
     """Count the distinct pairs of a row of ``op`` and its response.
 
-    This number of variables fits the response exactly, however often each pair is repeated. Rows
-    are compared by their products with one random direction.
+    This number of variables fits the response exactly, regardless of repeated pairs. Rows are
+    compared by their products with one random direction.
     """
     direction = np.random.default_rng(0).standard_normal((op.shape[1], 1))
     projected = np.asarray(op.matmul(direction), dtype=float)[:, 0]
@@ -76,8 +76,8 @@ def count_distinct_rows(op: Operator, response: Response) -> int:
 def count_informative_rows(op: Operator, response: Response) -> float:
     """Count the observations that limit the size of a model.
 
-    With more variables than distinct rows, repeated and weighted rows do not add information
-    that separates signal from noise. Only distinct rows count then.
+    With more variables than distinct rows, repeated and weighted rows do not help to separate
+    signal from noise, and only distinct rows count.
     """
     distinct = count_distinct_rows(op, response)
     return response.n if op.shape[1] <= distinct else min(response.n, distinct)
@@ -122,7 +122,7 @@ def _has_several_values(row: object) -> bool:
 
 
 def check_responses(y: ArrayLike, n: int) -> np.ndarray:
-    """Validate several responses and return them as an array of shape (n, m)."""
+    """Validate several responses and convert them to an array (n, m)."""
     try:
         values = np.asarray(y, dtype=float) if not np.ma.is_masked(y) else None
     except (TypeError, ValueError, OverflowError) as error:

@@ -1,12 +1,12 @@
-"""Screening: search among more variables than one model should hold.
+"""Search with screening, for more variables than a model can contain.
 
 [WL16]  X. Wang, C. Leng. High dimensional ordinary least squares projection for screening
         variables. Journal of the Royal Statistical Society B 78(3), 2016.
 
 The search uses a shortlist of a thousand variables: those most correlated with y, and those with
-the largest coefficients in a ridge regression on all variables, [WL16]. After a search, all other
-variables are scored. If some would increase the evidence, they join the shortlist and the search
-continues.
+the largest coefficients in a ridge regression on all variables, [WL16]. After a search, the gains
+of all other variables are computed. Variables that would increase the evidence are added to the
+shortlist, and the search continues.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Candidates(NamedTuple):
     """Responses and all variables that may explain them."""
 
     op: Operator  # X, with rows multiplied by the roots of their weights
-    Y: np.ndarray  # (n, m) responses, multiplied likewise
+    Y: np.ndarray  # (n, m) responses, multiplied by the same roots
     yy: np.ndarray  # (m,) squared norms, positive
     n: float  # number of observations
     dof: float  # n, less one with an intercept
@@ -44,7 +44,7 @@ class Candidates(NamedTuple):
     G: np.ndarray | None  # (p, p) X'X if p is at most `MAX_SHORTLIST`
 
     def marginal(self) -> np.ndarray:
-        """Compute (p,) sums of squared correlations with the responses."""
+        """Compute sums of squared correlations with the responses, (p,)."""
         squares: np.ndarray = (self.B * self.B / (self.d[:, None] * self.yy)).sum(axis=1)
         return squares
 
@@ -65,7 +65,7 @@ def candidates(
 
 
 class Problem(Protocol[F]):
-    """Data from which models of some or of all variables are built."""
+    """Data from which models of some or all variables are built."""
 
     @property
     def pool(self) -> Candidates:
@@ -79,7 +79,7 @@ class Problem(Protocol[F]):
         """Build the model of the columns ``indices``."""
 
     def gains(self, model: SetModel[F], indices: np.ndarray, fit: F) -> np.ndarray:
-        """Compute the (p,) gains of adding columns to ``fit``."""
+        """Compute the gains of adding columns to ``fit``, (p,)."""
 
 
 class LinearProblem(NamedTuple):
@@ -106,7 +106,7 @@ class LinearProblem(NamedTuple):
     def gains(self, model: SetModel[LinearFit], indices: np.ndarray, fit: LinearFit) -> np.ndarray:
         """Compute the gains of all columns.
 
-        The gains of the empty set are squared correlations with y.
+        For the empty set, gains are squared correlations with y.
         """
         pool = self.pool
         if fit.v.size == 0:
@@ -129,13 +129,13 @@ class LogisticProblem(NamedTuple):
 
     @property
     def max_shortlist(self) -> int:
-        """Maximum number of variables of a model, whose columns are loaded."""
+        """Maximum number of variables of a model."""
         return int(min(max(MAX_ENTRIES // self.pool.op.shape[0], MIN_SHORTLIST), MAX_SHORTLIST))
 
     def model(self, indices: np.ndarray) -> LogisticModel:
         """Load the columns ``indices``.
 
-        Rows of the operator are divided by their root weights.
+        Rows of the operator are divided by the root weights.
         """
         op, labels = self.pool.op, self.labels
         columns = op if indices.size == op.shape[1] else op.take_columns(indices)
@@ -165,9 +165,9 @@ class LogisticProblem(NamedTuple):
 class SearchResult(NamedTuple, Generic[F]):
     """Result of a search among all variables."""
 
-    indices: np.ndarray  # (k,) column indices of the shortlist, increasing
-    model: SetModel[F]  # model of the shortlist; sets index its variables
-    runs: list[SearchRun[F]]  # best run last
+    indices: np.ndarray  # (k,) column indices of the shortlist, in increasing order
+    model: SetModel[F]  # model of the shortlist; sets are indices of its variables
+    runs: list[SearchRun[F]]  # runs of the search; the best is last
     intermediate_sets: list[np.ndarray]  # other probable sets of the shortlist
 
     @property
@@ -177,7 +177,7 @@ class SearchResult(NamedTuple, Generic[F]):
 
 
 def ridge_coefficients(pool: Candidates) -> np.ndarray:
-    """Compute (p,) norms of coefficients of a ridge regression.
+    """Compute norms of coefficients of a ridge regression, (p,).
 
     Unlike marginal correlations, these account for the correlations of the variables, [WL16].
     """
@@ -186,7 +186,7 @@ def ridge_coefficients(pool: Candidates) -> np.ndarray:
         K = np.asarray(op.outer(), dtype=float)
         K.flat[:: rows + 1] += 0.01 * float(K.trace()) / n
         W = np.asarray(op.rmatmul(np.linalg.solve(K, pool.Y)), dtype=float)
-    elif pool.G is None:  # Too many columns: use marginal correlations.
+    elif pool.G is None:  # With too many columns, marginal correlations are used.
         W = pool.B
     else:
         A = pool.G.copy()
@@ -197,13 +197,13 @@ def ridge_coefficients(pool: Candidates) -> np.ndarray:
 
 
 def select_top(size: int, *scores: np.ndarray) -> np.ndarray:
-    """Return the top variables by each of the scores, in increasing order."""
+    """Select the top variables by each of the scores, in increasing order."""
     each = size // len(scores)
     return np.unique(np.concatenate([np.argpartition(-s, each)[:each] for s in scores]))
 
 
 def search_all(problem: Problem[F], rules: SearchRules) -> SearchResult[F]:
-    """Search the shortlist, and extend it while other variables would help."""
+    """Search the shortlist; extend it while other variables have gains."""
     pool, size = problem.pool, problem.max_shortlist
     p = pool.d.size
     if p <= size:
@@ -241,10 +241,11 @@ def collect_intermediate_sets(runs: list[SearchRun[F]]) -> list[np.ndarray]:
 
 
 def max_linear_sizes(n: float, p: int, fit_intercept: bool) -> tuple[int, int]:
-    """Return the maximum size of a set, and of intermediate sets of a search.
+    """Compute the maximum sizes of sets and of intermediate sets of a search.
 
-    As many variables as there are degrees of freedom fit y exactly, and the evidence has no maximum
-    in gamma. If p >= n, sets of more than n/3 variables cannot be distinguished from noise.
+    If there are as many variables as degrees of freedom, y is fitted exactly, and the evidence has
+    no maximum in gamma. If p >= n, sets of more than n/3 variables cannot be distinguished from
+    noise.
     """
     n = math.floor(n)
     most = max(n - 2 if fit_intercept else n - 1, 0)
@@ -254,7 +255,7 @@ def max_linear_sizes(n: float, p: int, fit_intercept: bool) -> tuple[int, int]:
 
 
 def max_logistic_sizes(labels: Labels, p: int) -> tuple[int, int]:
-    """Return the maximum size of a set, also of an intermediate one.
+    """Compute the maximum sizes of sets and of intermediate sets.
 
     The maximum is half the number of observations of the less frequent class, because more
     variables can separate random classes.

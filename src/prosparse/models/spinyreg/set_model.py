@@ -1,9 +1,9 @@
 """Protocol of a marginal likelihood over sets of variables.
 
 The search (`stepwise`), the screening (`screening`), the average over sets (`averaging`), the
-decision rules and the solver (`solve`) use a model through this protocol only. Two models implement
-it: linear regression of one or several responses (`linear`, with states in `linear_states`) and
-logistic regression (`logistic`, with states in `logistic_states`).
+decision rules and the solver (`solve`) use models only through this protocol. The protocol is
+implemented by linear regression of one or several responses (`linear`, with states in
+`linear_states`) and by logistic regression (`logistic`, with states in `logistic_states`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class SetFit(Protocol):
 
     @property
     def v(self) -> np.ndarray:
-        """(q,) variables in order of addition."""
+        """Variables in order of addition, (q,)."""
 
     @property
     def log_evidence(self) -> float:
@@ -47,10 +47,10 @@ class Coefficients(NamedTuple):
 
 
 class SetModel(Protocol[F]):
-    """Marginal likelihood of every set of variables.
+    """Marginal likelihood of each set of variables.
 
-    Gains are increases of `evidence` at the scale of the given fit. They are exact, or accurate to
-    second order; only a few (`trials`) of the best neighbours are fitted.
+    Gains are increases of `evidence` at the scale of the given fit, either exact or accurate to
+    second order. Only a few of the best neighbours (`trials`) are fitted.
     """
 
     @property
@@ -63,34 +63,34 @@ class SetModel(Protocol[F]):
 
     @property
     def max_full_start(self) -> int:
-        """Maximum number of variables of a search that starts from all of them."""
+        """Maximum number of variables for a search that starts from all."""
 
     def fit(self, v: np.ndarray, near: F | None = None, tune: bool = True) -> F:
-        """Fit the set v, starting from ``near``; ``tune=False`` may keep its scale."""
+        """Fit the set v from ``near``; with ``tune=False``, keep the scale."""
 
     def refine(self, fit: F, exact: bool = False) -> F:
         """Improve the scale of a fit."""
 
     def evidence(self, fit: F) -> float:
-        """Return the log evidence by which sets are compared in a search."""
+        """Compute the log evidence by which sets are compared in a search."""
 
     def path_evidence(self, fit: F) -> tuple[float, float]:
-        """Return the log evidence for the user, and that by which sets are compared."""
+        """Compute the reported log evidence, and that by which sets are compared."""
 
     def addition_gains(self, fit: F) -> np.ndarray:
-        """Compute the (p,) gains of adding each variable.
+        """Compute the gain of adding each variable, (p,).
 
-        The gain of variables of the set is -inf.
+        The gain is -inf for variables of the set.
         """
 
     def removal_gains(self, fit: F) -> np.ndarray:
-        """Compute the (q,) gains of removing each variable of the set."""
+        """Compute the gain of removing each variable of the set, (q,)."""
 
     def exchange_gains(self, fit: F) -> np.ndarray:
-        """Compute the (p, q) gains if j replaces i; -inf for variables of the set."""
+        """Compute the gains (p, q) if j replaces i; -inf for variables of the set."""
 
     def marginal(self) -> np.ndarray:
-        """Compute (p,) squared correlations with the response."""
+        """Compute squared correlations with the response, (p,)."""
 
     def correlations(self, v: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
         """Compute absolute correlations of ``others``, or of all variables, with v."""
@@ -99,53 +99,53 @@ class SetModel(Protocol[F]):
         """Fit all variables with little shrinkage."""
 
     def effect_sizes(self, fit: F) -> np.ndarray:
-        """Compute (q,) absolute coefficients times column norms."""
+        """Compute absolute coefficients times column norms, (q,)."""
 
     def well_determined(self, full: F) -> bool:
         """Return whether the largest coefficients of ``full`` are reliable."""
 
     def add_pair(self, fit: F) -> F | None:
-        """Add the best pair of suppressor variables, or return None."""
+        """Add the best pair of suppressor variables; return None without a pair."""
 
     def coefficients(self, fit: F, least_squares: bool = False) -> Coefficients:
-        """Return the posterior, or least squares estimates, of the coefficients."""
+        """Compute the posterior, or least-squares estimates, of coefficients."""
 
     def take(self, indices: np.ndarray) -> Self:
         """Restrict the model to some variables."""
 
     def states(self, log_prior: np.ndarray, fit: F) -> StateSpace:
-        """Return the states over which the average is taken, near ``fit``."""
+        """Build the states over which the average is computed, near ``fit``."""
 
 
 class VisitedState(Protocol):
-    """Set at one scale of the coefficients, and possibly their labels."""
+    """Set at one scale of the coefficients, possibly with labels."""
 
     @property
     def v(self) -> np.ndarray:
-        """(q,) variables in increasing order."""
+        """Variables in increasing order, (q,)."""
 
     @property
     def rates(self) -> np.ndarray:
-        """(K,) cumulative rates of all moves."""
+        """Cumulative rates of all moves, (K,)."""
 
     @property
     def inclusion(self) -> np.ndarray:
-        """(p,) probability of each variable given all others.
+        """Probability of each variable given all others, (p,).
 
-        If the rates are approximate, the value is 1 for variables of the set, otherwise 0.
+        If the rates are approximate, the value is 1 for variables of the set and 0 for others.
         """
 
 
 class DenseSums(NamedTuple):
-    """Moments of the coefficients u of a dense component, for all p variables of the model."""
+    """Moments of the coefficients u of a dense component, for all p variables."""
 
-    mean: np.ndarray  # (m, p) of u, zero for the variables of `Sums`, which include it
+    mean: np.ndarray  # (m, p) of u; zero for the variables of `Sums`, which include u
     variance: np.ndarray  # (m, p) of u given the coefficients of the sets
     predictive: np.ndarray  # (m,) contribution of u to the variance of a prediction
 
 
 class Sums(NamedTuple):
-    """Sums over weighted sets of moments, for m responses."""
+    """Sums of moments over weighted sets, for m responses."""
 
     weight: np.ndarray  # (p,)
     together: np.ndarray  # (p, p) of two variables
@@ -179,7 +179,7 @@ class StateSpace(Protocol):
     def enumerate_sets(self) -> tuple[Sums, np.ndarray, np.ndarray]:
         """Sum over all sets.
 
-        Returns moments, (p, Q + 1) inclusion by size, and (Q + 1,) sizes.
+        The result is moments, inclusion by size (p, Q + 1), and size probabilities (Q + 1,).
         """
 
     def take(self, order: np.ndarray) -> Self:
@@ -192,24 +192,24 @@ class StateSpace(Protocol):
         """
 
     def max_log_posterior(self, v: np.ndarray) -> float:
-        """Return the log posterior of the best state of the set v, comparable to `log_evidence`."""
+        """Compute the log posterior of the best state of the set v."""
 
     def visit(self, key: Hashable) -> VisitedState:
         """Compute the rates of a state."""
 
     def move(self, key: Hashable, state: VisitedState, j: int) -> Hashable:
-        """Return the state to which move ``j`` leads."""
+        """Return the state after move ``j``."""
 
     def log_acceptance(self, state: VisitedState, proposal: VisitedState, j: int) -> float:
-        """Return log pi(new) g(new, old) / (pi(old) g(old, new)).
+        """Compute log pi(new) g(new, old) / (pi(old) g(old, new)).
 
-        It is 0 if the rates are exact.
+        The value is 0 if the rates are exact.
         """
 
     def moments(
         self, keys: list[Hashable], states: list[VisitedState], weights: np.ndarray
     ) -> tuple[np.ndarray, Sums]:
-        """Return the (k,) visited variables and sums over the weighted states."""
+        """Return the visited variables (k,), and sums over the weighted states."""
 
     def log_evidence(
         self,
@@ -224,7 +224,7 @@ class StateSpace(Protocol):
         """Return the states with a dense component, if there is one."""
 
     def empty_coefficients(self) -> Coefficients:
-        """Return the posterior of the empty set."""
+        """Compute the posterior of the empty set."""
 
     def mean_squares(self) -> np.ndarray:
-        """Return the (p,) mean squares of the columns."""
+        """Return the mean squares of the columns, (p,)."""

@@ -1,23 +1,23 @@
 """Priors on the coefficients: two scales, or a common magnitude.
 
-Both have probability 1/2; the evidence decides between them.
+Both priors have probability 1/2 and are compared by evidence.
 
 Two scales. The coefficients are independent, w_j ~ N(0, c_j^2 sigma2 / lambda), where c_j is 1
-(small) or `SCALE_RATIO` (large). With a single scale, a few large coefficients beside many small
-ones would be shrunk too much, or the small ones would be too improbable. A proportion theta of the
-q active variables is large, theta ~ Beta(1/2, 1/2), so k large variables have the prior B(1/2 + k,
-1/2 + q - k) / B(1/2, 1/2). In the columns c_j x_j all coefficients have the same variance; X_v
-denotes these columns.
+(small) or `SCALE_RATIO` (large). With a single scale, a few large coefficients among many small
+ones would be shrunk too much, or the small coefficients would be too improbable. Each active
+variable has the large scale with probability theta ~ Beta(1/2, 1/2). A given set of k large
+variables has the prior B(1/2 + k, 1/2 + q - k) / B(1/2, 1/2), which favours equal scales. For the
+columns c_j x_j, denoted by X_v, all coefficients have the same variance.
 
 Common magnitude. w_j = s_j (mu + u_j) with signs s_j of probability 1/2,
-mu ~ N(0, rho sigma2 / lambda) and u_j ~ N(0, sigma2 / lambda). With a common sign, a proportion
-theta ~ Beta(1/2, 1/2) of the signs is positive. With mu integrated out, the q coefficients have
+mu ~ N(0, rho sigma2 / lambda) and u_j ~ N(0, sigma2 / lambda). With a common sign, each sign is
+positive with probability theta ~ Beta(1/2, 1/2). With mu integrated out, the q coefficients have
 
     Cov w = sigma2 / lambda (I + rho s s') ,      its inverse  lambda / sigma2 (I - g_q s s') ,
 
-with g_q = rho / (1 + rho q). s and -s are the same model, because mu may be negative; it is written
-with s_1 = 1. A single variable has no sign, and its prior variance is tau^2 = (1 + rho) / lambda,
-for a column of unit variance and relative to the noise.
+with g_q = rho / (1 + rho q). s and -s are the same model, because mu may be negative; by
+convention, s_1 = 1. The coefficient of a single variable has prior variance tau^2 = (1 + rho) /
+lambda, for a column of unit variance and relative to the noise.
 
 Density. With s = 0 for independent coefficients,
 
@@ -31,13 +31,13 @@ t = s'P_0 s and c = s'P_0 X_v'y, with h = lambda g_q,
     P = P_0 + h / (1 - h t) P_0 s s'P_0 ,    R = R_0 - h c^2 / (1 - h t) ,
     log det W = log det W_0 + log(1 - h t) ,
 
-so the eigenvalues of X_v'X_v give the density at every lambda and rho. Several responses have
-independent coefficients only: the logarithms of their residual sums R_k and of the determinants add
-up.
+so that the density at every lambda and rho follows from the eigenvalues of X_v'X_v. With several
+responses, coefficients are always independent, and the logarithms of the residual sums R_k and of
+the determinants are added.
 
-Neighbours. With one additional variable g_q becomes g = g_(q+1), which changes W by
-(h - lambda g) s s' before x_j is added. Let P, m and R be those after this change. With the scale
-c_j or the sign s_j,
+Neighbours. With one additional variable, g_q becomes g = g_(q+1), which changes W by (h - lambda g)
+s s' before x_j is added. Let P, m and R denote the values after this change. With the scale c_j or
+the sign s_j,
 
     k_j = c_j X_v'x_j - lambda g s_j s ,    S_j = c_j^2 x_j'x_j + lambda (1 - g) - k_j'P k_j ,
     e_j = c_j x_j'y - k_j'm ,    R decreases by e_j^2 / S_j ,    det W is multiplied by S_j .
@@ -47,9 +47,9 @@ with S_i = 1 / P_ii and e_i = m_i / P_ii, and
 
     s'T s = s'P s - (P s)_i^2 / P_ii ,        s'T X_v'y = s'm - (P s)_i m_i / P_ii ,
 
-and then g_q becomes g_(q-1). A change of the scale by a factor r changes S_i to
-lambda + r^2 (1 / P_ii - lambda) and e_i by r. For a change of the sign of i,
-k_i'T s = s_i - (P s)_i / P_ii gives S_i and e_i after the change of k_i by 2 lambda g_q s_i s.
+followed by the change of g_q to g_(q-1). A change of the scale by a factor r changes S_i to lambda
++ r^2 (1 / P_ii - lambda) and e_i by r. For a change of the sign of i, k_i'T s = s_i - (P s)_i /
+P_ii gives S_i and e_i after the change of k_i by 2 lambda g_q s_i s.
 """
 
 from __future__ import annotations
@@ -65,15 +65,16 @@ from scipy.special import betaln, expit
 if TYPE_CHECKING:
     from .linear import LinearModel
 
-SCALE_RATIO = 8.0  # ratio of the large scale to the small one
+SCALE_RATIO = 8.0  # ratio of the large to the small scale
 LABEL_SHAPE = 0.5  # parameter of the beta prior of the proportion of large coefficients
 SCATTER = 0.25  # standard deviation of u_j relative to mu: rho = 1 / SCATTER^2
-MIN_REMAINING = 1e-12  # minimum of the remaining proportion of R
+MIN_REMAINING = 1e-12  # minimum residual proportion of R
 DOUBLINGS = 4  # number of powers of two of tau on either side of its best value
-MAX_DOUBLING = 16  # maximum log2 of tau; beyond, lambda is lost in the rounding of X'X
+MAX_DOUBLING = 16  # maximum log2 of tau; for larger tau, lambda is below the rounding error of X'X
 GRID_RATE = 0.25  # rate of jumps between grid points of equal density; 1 would dominate the process
 
-# Each variable of a set has a mark, 0 or 1: small or large, or a negative or positive sign.
+# Each variable of a set has a mark, 0 or 1, for a small or large scale, or for a negative or
+# positive sign.
 SCALES, SIGNS = np.array([1.0, SCALE_RATIO]), np.array([-1.0, 1.0])
 
 
@@ -90,7 +91,7 @@ class PriorGrid(NamedTuple):
         return int(np.count_nonzero(self.rho == 0.0))
 
     def part(self, common: bool) -> PriorGrid:
-        """Return the grid points with a common magnitude, or with independent coefficients."""
+        """Return the grid points of a common magnitude, or of independence."""
         at = slice(self.n_independent, None) if common else slice(self.n_independent)
         return PriorGrid(*(each[at] for each in self))
 
@@ -98,7 +99,7 @@ class PriorGrid(NamedTuple):
 class SetPrior(NamedTuple):
     """Prior on sets and coefficients."""
 
-    log_prior: np.ndarray  # (p + 1,) of a set of 0 .. p variables, -inf if too large
+    log_prior: np.ndarray  # (p + 1,) log prior of a set of 0, ..., p variables; -inf if too large
     grid: PriorGrid
     dof: float  # degrees of freedom of y
 
@@ -107,10 +108,10 @@ def make_prior_grid(model: LinearModel, best: float) -> PriorGrid:
     """Build a grid of powers of two of tau around the log lambda ``best``.
 
     tau is the prior standard deviation of a (small) coefficient of a column of unit variance,
-    relative to the noise. Its half-Cauchy density 2 / (pi (1 + tau^2)) gives the prior
-    probabilities. The powers are the same for all data, so rounding of ``best`` has no effect.
-    Coefficients below 1/sqrt(n) in each of m responses, or 1/sqrt(n m), are not
-    detectable and are excluded.
+    relative to the noise. The prior probabilities follow from the half-Cauchy density 2 / (pi (1 +
+    tau^2)). The powers are the same for all data, so that rounding of ``best`` has no effect.
+    Coefficients below 1/sqrt(n) in each of m responses, or 1/sqrt(n m), are not detectable and are
+    excluded.
     """
     unit = math.log(float(model.d.mean()) / model.n)  # log lambda for tau = 1
     lowest = math.ceil(-0.5 * math.log2(model.n * model.yy.size))
@@ -131,7 +132,7 @@ def make_prior_grid(model: LinearModel, best: float) -> PriorGrid:
 
 @cache
 def log_label_prior(q: int) -> np.ndarray:
-    """Compute the (q + 1,) log prior of labels of which 0 .. q are large."""
+    """Compute the log prior of labels of which 0, ..., q are large, (q + 1,)."""
     k = np.arange(q + 1)
     log_prior: np.ndarray = betaln(LABEL_SHAPE + k, LABEL_SHAPE + q - k) - betaln(
         LABEL_SHAPE, LABEL_SHAPE
@@ -141,21 +142,21 @@ def log_label_prior(q: int) -> np.ndarray:
 
 @cache
 def log_sign_prior(q: int, common: bool) -> np.ndarray:
-    """Compute the (q + 1,) log prior of signs of which 0 .. q are positive, the first positive."""
+    """Compute the log prior of 0, ..., q positive signs with s_1 = 1, (q + 1,)."""
     if common and q:
         return math.log(2.0) + log_label_prior(q)
     return np.full(q + 1, -max(q - 1, 0) * math.log(2.0))
 
 
 def positive_signs(m: np.ndarray) -> np.ndarray:
-    """Return the marks of the signs of m, (q,) or (q, K), the first positive."""
+    """Return the marks of the signs of m, (q,) or (q, K), first positive."""
     positive = m >= 0.0
     marks: np.ndarray = (positive == positive[:1]).astype(int)
     return marks
 
 
 def mark_patterns(q: int, common: bool) -> np.ndarray:
-    """Return the (M, q) patterns of labels, or of signs, the first positive."""
+    """List the patterns of labels, or of signs with the first positive, (M, q)."""
     free = max(q - 1, 0) if common else q
     bits = (np.arange(2**free)[:, None] >> np.arange(free)) & 1
     patterns = np.ones((bits.shape[0], q), dtype=int)
@@ -211,15 +212,15 @@ def set_densities(
 
 
 class StateRates(NamedTuple):
-    """Jump rates of a state: a marked set at one grid point."""
+    """Jump rates of a state, that is, of a marked set at one grid point."""
 
-    # (2 p + q + A,) rates of: flips of each variable, added with the mark 0; flips with the mark 1;
-    # changes of the mark of the variables of the set; jumps to each grid point. Rates of other
-    # jumps are appended by `linear_states`.
+    # Rates (2 p + q + A,) of flips of each variable with mark 0, flips with mark 1, changes of the
+    # mark of each variable of the set, and jumps to each grid point. Rates of other jumps are
+    # appended by `linear_states`.
     rates: np.ndarray
     inclusion: np.ndarray  # (p,) inclusion probability of each variable given all others
-    signs: np.ndarray  # (q,) marks of a common magnitude to which a jump leads
-    log_density: np.ndarray  # (A,) at every grid point to which a jump leads
+    signs: np.ndarray  # (q,) marks after a jump to a common magnitude
+    log_density: np.ndarray  # (A,) log density after a jump to each grid point
 
 
 class SetPosterior(NamedTuple):
@@ -233,26 +234,26 @@ class SetPosterior(NamedTuple):
     R: np.ndarray  # (m,)
     lam: float
     rho: float
-    common_sign: bool  # whether signs tend to be equal
+    common_sign: bool  # whether the prior favours equal signs
 
     @property
     def scales(self) -> np.ndarray:
-        """(q,) scales c."""
+        """Scales c, (q,)."""
         scales: np.ndarray = np.ones(self.v.size) if self.rho else SCALES[self.marks]
         return scales
 
     @property
     def signs(self) -> np.ndarray:
-        """(q,) signs s, zero for independent coefficients."""
+        """Signs s, (q,); zero for independent coefficients."""
         signs: np.ndarray = SIGNS[self.marks] if self.rho else np.zeros(self.v.size)
         return signs
 
     def magnitude_precision(self, q: int) -> float:
-        """Return lambda g_q for q variables."""
+        """Compute lambda g_q for q variables."""
         return self.lam * self.rho / (1.0 + self.rho * q)
 
     def log_mark_prior(self, q: int, n_large: np.ndarray) -> np.ndarray:
-        """Compute the log prior of q marks, (K,) for K numbers of large coefficients."""
+        """Compute the log prior of q marks by number of large coefficients, (K,)."""
         if self.rho:
             return log_sign_prior(q, self.common_sign)[n_large]
         return log_label_prior(q)[n_large]
@@ -264,9 +265,9 @@ def state_rates(
     """Compute the jump rates of the sorted set ``v`` at grid point ``a``.
 
     A jump from small coefficients to a common magnitude sets the signs to those of m, and the
-    reverse jump is possible only from these signs, so every jump is reversible. This function
-    dominates the running time. One eigendecomposition gives P at this grid point and the density at
-    all of them, as in `set_densities` but with fewer calls.
+    reverse jump is possible only from these signs, so that every jump is reversible. This function
+    dominates the run time. P at this grid point and the density at all grid points follow from one
+    eigendecomposition, as in `set_densities` but with fewer calls.
     """
     grid, q, independent = prior.grid, v.size, prior.grid.n_independent
     lams, rho = np.exp(grid.log_ratio), float(grid.rho[a])
@@ -283,7 +284,7 @@ def state_rates(
         n_large = 0 if rho else int(marks.sum())
         log_prior = np.full(lams.size, log_label_prior(q)[n_large])
         if independent < lams.size:
-            if n_large:  # The common magnitude is reached from small coefficients only.
+            if n_large:  # A common magnitude is reached only from small coefficients.
                 reachable[independent:] = False
             means = U.dot(c * inverse[:, :independent])  # for small coefficients
             signs = marks if rho else positive_signs(means[:, a])
@@ -320,9 +321,9 @@ def state_rates(
 
 
 def mark_additions(model: LinearModel, prior: SetPrior, posterior: SetPosterior) -> np.ndarray:
-    """Compute the (2, p) gains of adding each variable with each mark.
+    """Compute the gains of adding each variable with each mark, (2, p).
 
-    A single variable with a common magnitude has no sign, and is written with a positive one.
+    A single variable with a common magnitude has a positive sign by convention.
     """
     P, m, R, lam, rho = posterior[3:8]
     q, s, n_large = posterior.v.size, posterior.signs, int(posterior.marks.sum())
@@ -348,7 +349,8 @@ def mark_additions(model: LinearModel, prior: SetPrior, posterior: SetPosterior)
         Ps = P.dot(s)
         S += np.multiply.outer(2.0 * h * signs, cross.dot(Ps)) - h**2 * float(Ps.dot(s))
         e += (h * signs)[:, None, None] * s.dot(m)
-    # Rounding must not make a copy of an active variable look new; the prior alone gives this.
+    # S is bounded below by its prior term, so that copies of active variables have no gain due to
+    # rounding errors.
     S = np.maximum(S, lam / (1.0 + rho))
     remaining = np.maximum((R - e * e / S[..., None]) / posterior.R, MIN_REMAINING)
     fits = prior.dof * np.log(remaining).sum(axis=-1)
@@ -357,13 +359,13 @@ def mark_additions(model: LinearModel, prior: SetPrior, posterior: SetPosterior)
 
 
 def mark_removals(prior: SetPrior, posterior: SetPosterior) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the (q,) gains of removals and of changes of the mark."""
+    """Compute the gains of removals and of changes of the mark, (q,)."""
     _, marks, _, P, m, R, lam, rho, _ = posterior
     q, s, dof, n_large = marks.size, posterior.signs, prior.dof, int(marks.sum())
     if q == 0:
         return np.zeros(0), np.zeros(0)
     P_ii, now = P.diagonal(), posterior.log_mark_prior(q, np.array(n_large))
-    S, e = 1.0 / P_ii, m / P_ii[:, None]  # of variable i, given all others
+    S, e = 1.0 / P_ii, m / P_ii[:, None]  # S_i and e_i given all others
     growth = 1.0 + m * e / R  # residual sums without variable i, relative to R
     Ps = P.dot(s)
     total = float(Ps.dot(s)) - Ps * Ps * S  # s'T s

@@ -1,8 +1,8 @@
-"""Solver of both estimators: from standardised data to the selected set.
+"""Solver of both estimators, from standardised data to the selected set.
 
-A search finds the most probable set (`screening`, `stepwise`), and an average over sets gives
-inclusion probabilities (`averaging`). A permutation test decides whether anything is selected
-(`null_test`), and a decision rule selects a set (`decision_rules`).
+A search finds the most probable set (`screening`, `stepwise`), and an average over sets yields
+inclusion probabilities (`averaging`). A permutation test determines whether any variable is
+selected (`null_test`), and a decision rule selects a set (`decision_rules`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .stepwise import Path, SearchRules, empty_set, nested_path
 
 SelectionRule = Literal["f-score", "map", "median"]
 
-PATH_EXTENSION = 5  # number of sets on the path beyond the selected one
+PATH_EXTENSION = 5  # number of sets on the path beyond the selected set
 
 
 class Options(NamedTuple):
@@ -50,7 +50,7 @@ class Solution(NamedTuple, Generic[F]):
     relevance: np.ndarray  # (p,) between 0 and 1
     selected: np.ndarray  # (q,) selected variables, in the order of `fit`
     fit: F  # selected set
-    coefficients: Coefficients  # of the selected set
+    coefficients: Coefficients  # posterior of the coefficients of the selected set
     path: Path[F]
     log_evidence: np.ndarray  # (K + 1,) along the path
     log_posterior: np.ndarray  # (K + 1,)
@@ -59,14 +59,14 @@ class Solution(NamedTuple, Generic[F]):
     listed: np.ndarray  # (k,) variables of `average`
     average: Average | None  # average over sets, if computed
     credible: list[np.ndarray]  # credible set of each selected variable
-    expected_f: float | None  # expected F-score, if the rule maximised it
+    expected_f: float | None  # expected F-score, if the rule maximises it
     null: NullTest
 
 
 def solve(
     problem: Problem[F], null_data: NullData, rules: SearchRules, options: Options
 ) -> Solution[F]:
-    """Select the variables of standardised data that explain the responses."""
+    """Select the variables that explain the responses."""
     found = search_all(problem, rules)
     model, fit = found.model, found.fit
     rules = rules._replace(max_size=min(rules.max_size, found.indices.size))
@@ -76,8 +76,9 @@ def solve(
     null = detect_signal(null_data, problem.pool, rules, known)
     average, expected_f, rule = None, None, options.selection_rule
     if options.average or rule != "map":
+        complete = found.indices.size == problem.pool.d.size
         average = average_over_sets(
-            model, rules.log_prior, fit, found.intermediate_sets, options.seed
+            model, rules.log_prior, fit, found.intermediate_sets, options.seed, complete
         )
         space = model.states(rules.log_prior, fit)
         weight = null.weight(float(average.inclusion.max()))
@@ -127,9 +128,10 @@ def solve(
 def detect_signal(
     data: NullData, pool: Candidates, rules: SearchRules, known: float | None
 ) -> NullTest:
-    """Test whether some variables predict the response, also by searches.
+    """Test whether any variables predict the response.
 
-    ``known`` are the log posterior odds of the set found for the response of ``pool``.
+    ``known`` is the log posterior odds of the set found for the response of ``pool``. Permuted
+    responses may also be searched.
     """
 
     def search_odds(tested: NullData) -> SearchOdds:
@@ -157,9 +159,9 @@ def rate_relevance(
 ) -> tuple[np.ndarray, np.ndarray, StopReason]:
     """Compute relevances of the shortlist, and the objective.
 
-    For linear regression of one response they are proportional to the square roots of the prior
-    variances of automatic relevance determination; |m| is a lower bound for selected variables,
-    whose variance can be zero. Otherwise they are proportional to the effects.
+    For linear regression of one response, relevances are proportional to the square roots of the
+    prior variances of automatic relevance determination; |m| is a lower bound for selected
+    variables, whose variance can be zero. Otherwise, relevances are proportional to the effects.
     """
     model, reasons = found.model, [run.reason for run in found.runs]
     bounds = np.array(found.runs[-1].bounds)
@@ -178,7 +180,7 @@ def rate_relevance(
 
 
 def relative_size(size: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Divide sizes by the largest; those of selected variables are positive."""
+    """Divide sizes by the largest; make those of selected variables positive."""
     if not selected.size:
         return np.zeros_like(size)
     relative = size / (float(size.max()) or 1.0)
@@ -187,7 +189,7 @@ def relative_size(size: np.ndarray, selected: np.ndarray) -> np.ndarray:
 
 
 def rank(problem: Problem[F], found: SearchResult[F], path: Path[F], fit: F) -> np.ndarray:
-    """Rank all variables, those on the path first."""
+    """Rank all variables, with those on the path first."""
     ranked: np.ndarray = found.indices[path.order]
     if ranked.size == problem.pool.d.size:
         return ranked

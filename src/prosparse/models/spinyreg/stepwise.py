@@ -1,9 +1,9 @@
 """Search for the most probable set of variables, and a path of nested sets.
 
-A uniform prior on the 2^p sets is not neutral: with a hundred noise variables it selects twenty.
-Sets are compared under a multiplicity-correcting prior (`log_size_prior`). A search moves to better
-neighbours of a set. Gains (`set_model`) rank the neighbours; a move is made only if the fitted
-neighbour is more probable, so the log posterior is non-decreasing.
+A uniform prior on the 2^p sets is not neutral: with a hundred noise variables, about twenty are
+selected. Sets are compared under a multiplicity-correcting prior (`log_size_prior`). A search moves
+to better neighbours of a set. Neighbours are ranked by gains (`set_model`). A move is made only if
+the fitted neighbour is more probable, so that the log posterior is non-decreasing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ...inference.progress import Progress
 from .set_model import F, SetModel
 
 SPARSE_SIZE = 15  # model size above which the prior decreases
-# Sets grown from single variables, see `search_from_singles`.
+# Sets grown from single variables (`search_from_singles`).
 MAX_SINGLE_STARTS = 40  # maximum number of single variables
 GROWN_SIZE = 8  # size of a grown set
-MAX_REPEATS = 10  # number of successive known sets after which growing stops
+MAX_REPEATS = 10  # number of consecutive known sets after which growing stops
 MAX_GROWN_SETS = 10  # maximum number of intermediate sets
 CLEAR_LOG_ODDS = 20.0  # log posterior odds against the empty set above which no set is grown
 
@@ -31,7 +31,7 @@ CLEAR_LOG_ODDS = 20.0  # log posterior odds against the empty set above which no
 class SearchRules(NamedTuple):
     """Prior, limits and stopping rule of a search."""
 
-    log_prior: np.ndarray  # (p + 1,) of a set of 0 .. p variables, -inf if too large
+    log_prior: np.ndarray  # (p + 1,) log prior of a set of 0, ..., p variables; -inf if too large
     max_size: int  # maximum size of a set
     max_search_size: int  # maximum size of an intermediate set
     max_iter: int
@@ -39,12 +39,12 @@ class SearchRules(NamedTuple):
     verbose: int = 0
 
     def posterior(self, model: SetModel[F], fit: F) -> float:
-        """Return the log posterior of a set, up to a constant."""
+        """Compute the log posterior of a set, up to a constant."""
         return model.evidence(fit) + float(self.log_prior[fit.v.size])
 
 
 class SearchState(NamedTuple, Generic[F]):
-    """Current set of a search."""
+    """State of a search: the current set and intermediate sets."""
 
     fit: F
     bound: float  # log posterior, non-decreasing
@@ -62,10 +62,11 @@ def log_size_prior(p: int) -> np.ndarray:
     compared with the uniform density of Scott & Berger (2010). A set of q variables has the prior
     2 B(1 + q, 2 + p - q), multiplied by 1 / (1 + (q / SPARSE_SIZE)^2).
 
-    Without this factor, models of p/2 variables are about as probable as sparse models. Data with
-    small coefficients carry little information on the model size, and too many variables would have
-    inclusion probabilities between 0.1 and 0.3. The factor leaves sizes up to about `SPARSE_SIZE`
-    nearly equally probable; beyond, the prior halves when the size grows by a factor of 1.4.
+    Without this factor, models of p/2 variables are about as probable as sparse models. If
+    coefficients are small, the data contain little information on the model size, and too many
+    variables would have inclusion probabilities between 0.1 and 0.3. With the factor, sizes up to
+    about `SPARSE_SIZE` are nearly equally probable; for larger models, the prior halves when the
+    size increases by a factor of 1.4.
     """
     q = np.arange(p + 1)
     log_prior = betaln(q + 1.0, p - q + 2.0) - np.log1p((q / SPARSE_SIZE) ** 2)
@@ -77,9 +78,9 @@ def log_size_prior(p: int) -> np.ndarray:
 def rules_for(
     p: int, sizes: tuple[int, int], *, max_iter: int, tol: float, verbose: int = 0
 ) -> SearchRules:
-    """Return the rules for p variables, given maximum sizes of sets.
+    """Build the rules for p variables, given maximum sizes of sets.
 
-    ``sizes`` are maximum sizes of sets, see `SearchRules`.
+    ``sizes`` contains the maximum sizes in `SearchRules`.
     """
     log_prior = log_size_prior(p)
     log_prior[sizes[0] + 1 :] = -math.inf
@@ -98,13 +99,13 @@ def top_positions(gains: np.ndarray, model: SetModel[F]) -> list[int]:
 
 
 def make_step(model: SetModel[F], rules: SearchRules) -> Callable[[SearchState[F]], SearchState[F]]:
-    """Return a move to the best neighbour."""
+    """Build the move to the best neighbour."""
     log_prior, p = rules.log_prior, model.n_variables
 
     def best_of(state: SearchState[F], sets: list[np.ndarray]) -> SearchState[F]:
         best = state
         for v in sets:
-            # With several trials the scale is tuned once, for the best of them.
+            # With several trials, the scale is tuned once, for the best trial.
             fit = model.fit(v, state.fit, tune=len(sets) == 1 or not state.fit.v.size)
             bound = rules.posterior(model, fit)
             if bound > best.bound:
@@ -126,7 +127,7 @@ def make_step(model: SetModel[F], rules: SearchRules) -> Callable[[SearchState[F
         found = best_of(state, sets)
         if found is not state or not 0 < q < p or (sets and model.trials.number == 1):
             return found
-        # Exchanges are computed last, because there are q times as many.
+        # Exchanges are computed last, because there are q times as many of them.
         swaps = [divmod(at, q) for at in top_positions(model.exchange_gains(fit), model)]
         return best_of(state, [np.append(np.delete(fit.v, i), j) for j, i in swaps])
 
@@ -134,7 +135,7 @@ def make_step(model: SetModel[F], rules: SearchRules) -> Callable[[SearchState[F
 
 
 def local_search(model: SetModel[F], fit: F, rules: SearchRules) -> SearchRun[F]:
-    """Move to better neighbours until there is none."""
+    """Move to better neighbours until no neighbour is better."""
     return iterate(
         make_step(model, rules),
         SearchState(fit, rules.posterior(model, fit)),
@@ -145,7 +146,7 @@ def local_search(model: SetModel[F], fit: F, rules: SearchRules) -> SearchRun[F]
 
 
 def eliminate_variables(model: SetModel[F], fit: F) -> Iterator[F]:
-    """Yield ``fit`` and the sets left as the least useful variable is removed."""
+    """Yield ``fit`` and its subsets by backward elimination."""
     yield fit
     while fit.v.size:
         fit = model.fit(np.delete(fit.v, int(model.removal_gains(fit).argmax())), fit)
@@ -162,7 +163,7 @@ class Elimination(NamedTuple, Generic[F]):
 def eliminate_backward(model: SetModel[F], fit: F, rules: SearchRules) -> Elimination[F]:
     """Eliminate variables from ``fit`` one at a time.
 
-    The elimination ends when no smaller set may be the most probable.
+    The elimination ends when no smaller set can be the most probable.
     """
     best, intermediate_sets = fit, []
     for smaller in eliminate_variables(model, fit):
@@ -170,7 +171,7 @@ def eliminate_backward(model: SetModel[F], fit: F, rules: SearchRules) -> Elimin
             intermediate_sets.append(smaller.v)
         if rules.posterior(model, smaller) > rules.posterior(model, best):
             best = smaller
-        # The evidence decreases further, and no prior can compensate.
+        # The evidence decreases further, which the prior cannot compensate.
         if model.evidence(smaller) + rules.log_prior[0] < rules.posterior(model, best):
             break
     return Elimination(best, tuple(intermediate_sets))
@@ -179,9 +180,9 @@ def eliminate_backward(model: SetModel[F], fit: F, rules: SearchRules) -> Elimin
 def search_from(model: SetModel[F], start: F, rules: SearchRules) -> list[SearchRun[F]]:
     """Search from ``start`` under a weak prior, then from the best smaller set.
 
-    Variables that are useful only together look useless one by one, and the prior excludes them.
-    The first search reduces the prior and includes too many variables. The second search starts
-    from the most probable set of a backward elimination.
+    Variables that are only jointly useful have no gains individually, and are excluded by the
+    prior. The first search therefore uses a weaker prior and includes too many variables. The
+    second search starts from the most probable set of a backward elimination.
     """
     weak = np.where(np.isfinite(rules.log_prior), rules.log_prior, 0.0) * model.trials.exploration
     first = local_search(model, start, rules._replace(log_prior=weak))
@@ -189,8 +190,8 @@ def search_from(model: SetModel[F], start: F, rules: SearchRules) -> list[Search
     best, intermediate_sets = eliminate_backward(model, found, rules)
     bound = rules.posterior(model, found)
     first = first._replace(state=SearchState(found, bound, intermediate_sets))
-    # If `found` is the best set, a further search helps only if the prior increases: larger and
-    # exchanged sets have less evidence, and the elimination has tried smaller ones.
+    # If `found` is the best set, a further search is useful only if the prior increases, because
+    # larger and exchanged sets have less evidence, and the elimination has tried smaller sets.
     q = found.v.size
     rises = q < model.n_variables and rules.log_prior[q + 1] > rules.log_prior[q]
     if best is found and not rises and not model.trials.exploration:
@@ -199,7 +200,7 @@ def search_from(model: SetModel[F], start: F, rules: SearchRules) -> list[Search
 
 
 def empty_set(model: SetModel[F]) -> F:
-    """Fit the set without variables."""
+    """Fit the model without variables."""
     return model.fit(np.zeros(0, dtype=int))
 
 
@@ -211,10 +212,11 @@ def drop_useless(model: SetModel[F], fit: F) -> F:
 def search(
     model: SetModel[F], weights: Callable[[], np.ndarray], rules: SearchRules
 ) -> list[SearchRun[F]]:
-    """Search from several starts; return the runs, best last.
+    """Search from several starts; return the runs with the best last.
 
-    If variables are correlated, searches from different starts often end at different sets.
-    ``weights()`` returns the coefficients of the full model if `search_from_full` is too large.
+    If variables are correlated, searches from different starts often find different sets.
+    ``weights()`` returns the coefficients of the full model. This function is called only if there
+    are too many variables for `search_from_full`.
     """
     if model.n_variables <= min(rules.max_search_size, model.max_full_start):
         runs = search_from_full(model, rules)
@@ -234,11 +236,12 @@ def search(
 def search_from_singles(model: SetModel[F], rules: SearchRules) -> list[SearchRun[F]]:
     """Search from the best of many sets, each grown from a single variable.
 
-    If a few variables explain y together but none explains much alone, sets of one or two of them
-    are less probable than the empty set. The variable most correlated with y, from which a search
-    from the empty set starts, need not belong to them. One of them is likely to be among the most
-    correlated dozens, and conditional on it the others are easier to detect. Each set is grown by
-    forward selection and pruned; the best sets are returned as intermediate sets.
+    If a few variables jointly explain y but none explains much alone, sets of one or two of these
+    are less probable than the empty set. The variable most correlated with y, with which a search
+    from the empty set begins, need not be one of them. However, at least one is likely to be among
+    the few dozen variables most correlated with y, and given this variable, the others are easier
+    to detect. Each set is grown by forward selection and pruned; the best sets are returned as
+    intermediate sets.
     """
     size = min(GROWN_SIZE, rules.max_size, model.n_variables)
     if size < 2:
@@ -263,12 +266,12 @@ def search_from_singles(model: SetModel[F], rules: SearchRules) -> list[SearchRu
 
 
 def add_best_variable(model: SetModel[F], fit: F, tune: bool = True) -> F:
-    """Add the variable of the largest gain, which may be negative."""
+    """Add the variable with the largest gain, which may be negative."""
     return model.fit(np.append(fit.v, int(model.addition_gains(fit).argmax())), fit, tune)
 
 
 def _add(sets: dict[frozenset[int], F], fit: F) -> bool:
-    """Add a new set, and return whether it was added."""
+    """Add a set if it is new; return whether it was added."""
     return sets.setdefault(frozenset(fit.v.tolist()), fit) is fit
 
 
@@ -295,11 +298,12 @@ def search_from_full(model: SetModel[F], rules: SearchRules) -> list[SearchRun[F
     The full model must have fewer variables than samples.
 
     The first search starts from the variables whose removal from the weakly penalised full model
-    would decrease the evidence. This includes pairs that nearly cancel, which the best prior of the
-    full model would shrink to zero. No further search is needed if it ends at the variables of
-    largest coefficients and these are well determined. Otherwise searches follow from the largest
-    coefficients, from the empty set, and from the useful variables of the full model. A search from
-    all variables follows if the full model is more probable than the best set found.
+    would decrease the evidence. These include pairs whose effects nearly cancel, which the best
+    prior of the full model would shrink to zero. If this search ends at the variables with the
+    largest coefficients, and these are well determined, no further search is required. Otherwise,
+    searches start from the largest coefficients, from the empty set, and from the useful variables
+    of the full model. If the full model is more probable than the best set found, a search from all
+    variables follows.
     """
     weak = model.full_fit()
     start = drop_useless(model, weak)
@@ -321,25 +325,25 @@ def search_from_full(model: SetModel[F], rules: SearchRules) -> list[SearchRun[F
 
 
 def largest_coefficients(size: np.ndarray, fit: F) -> np.ndarray:
-    """Return as many variables as ``fit`` has, those of the largest coefficients."""
+    """Return the variables with the largest coefficients, as many as in ``fit``."""
     return np.argsort(-size, kind="stable")[: fit.v.size]
 
 
 class Path(NamedTuple, Generic[F]):
-    """Nested sets of 0, 1, 2, ... variables, each at its best scale."""
+    """Nested sets of 0, 1, 2, ... variables, each at the best scale."""
 
     order: np.ndarray  # (K,) variables, most useful first
-    fits: list[F]  # sets of the first q variables, q = 0 .. K
+    fits: list[F]  # sets of the first q variables, q = 0, ..., K
 
 
 def nested_path(model: SetModel[F], fit: F, longest: int) -> Path[F]:
     """Compute nested sets around ``fit``.
 
-    Smaller sets follow by backward elimination, larger ones by forward selection.
+    Smaller sets are found by backward elimination, and larger sets by forward selection.
     """
     fit = model.refine(fit)
     fits, order = [fit], []
-    while fit.v.size:  # Backward elimination: the last variable removed ranks first.
+    while fit.v.size:  # In backward elimination, the variable removed last ranks first.
         i = int(model.removal_gains(fit).argmax())
         order.append(int(fit.v[i]))
         fit = model.refine(model.fit(np.delete(fit.v, i), fit))

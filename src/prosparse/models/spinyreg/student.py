@@ -6,9 +6,9 @@
 Student's t noise with nu degrees of freedom and scale sigma is Gaussian noise of variance
 sigma2 / u_i with independent u_i ~ Gamma(nu/2, nu/2), [LLT89]. The variational posterior
 q(b, w) q(u) of intercept, coefficients and row weights bounds log p(y | v) from below. At fixed
-means u the bound is the evidence of regression with row weights u (`linear`, with n - 1 degrees of
-freedom if there is an intercept), up to terms that do not depend on the set v. Two steps
-increase it in turn:
+means u, the bound equals the evidence of regression with row weights u (`linear`, with n - 1
+degrees of freedom if there is an intercept), up to terms that do not depend on the set v. Two
+alternating steps increase the bound:
 
 1. given u, search for the best set v, lambda and sigma2 as for Gaussian noise;
 2. given q(b, w) and d_i = E (y_i - b - x_i'w)^2 / sigma2, choose nu to maximise the sum of
@@ -16,7 +16,7 @@ increase it in turn:
        g(d_i, nu) = log Gamma((nu + 1)/2) - log Gamma(nu/2) + nu/2 log(nu/2)
                     - (nu + 1)/2 log((nu + d_i)/2) ,      and set  u_i = (nu + 1) / (nu + d_i) .
 
-After the second step the bound is
+After the second step, the bound is
 
     sum_i g(d_i, nu) - n/2 log(2 pi sigma2) - KL(q(w), p(w)) + 1/2 log(2 pi e sigma2 / sum_i u_i) .
 """
@@ -39,8 +39,8 @@ from .response import Response, count_informative_rows
 from .screening import LinearProblem, candidates, max_linear_sizes, search_all
 from .stepwise import rules_for
 
-MIN_DEGREES = 3.0  # minimum degrees of freedom: the noise variance is 3 sigma2
-MAX_DEGREES = 200.0  # maximum degrees of freedom: nearly Gaussian noise
+MIN_DEGREES = 3.0  # minimum degrees of freedom, with noise variance 3 sigma2
+MAX_DEGREES = 200.0  # maximum degrees of freedom, with nearly Gaussian noise
 MAX_ITERATIONS = 100  # maximum number of updates of the row weights
 SCORE_TOL = 1e-3  # change of a score relative to sigma below which `null_scores` stops
 BOUND_TOL = 1e-3  # increase of the bound below which the iterations stop
@@ -77,14 +77,14 @@ def log_factor(d: np.ndarray, nu: float) -> np.ndarray:
 
 
 def best_degrees(d: np.ndarray, counts: np.ndarray, nu: float) -> float:
-    """Maximise the weighted sum of g over rows, from ``nu``."""
+    """Maximise the weighted sum of g over rows, starting from ``nu``."""
 
     def loss(log_nu: float) -> float:
         return -float(counts @ log_factor(d, math.exp(log_nu)))
 
     limits = (math.log(MIN_DEGREES), math.log(MAX_DEGREES))
     found = minimize_scalar(loss, bounds=limits, method="bounded", options={"xatol": 1e-4})
-    # The bound must not decrease if the optimiser returns a local maximum.
+    # If the optimiser returns a local maximum, the bound must not decrease.
     return math.exp(float(found.x)) if found.fun <= loss(math.log(nu)) else nu
 
 
@@ -127,7 +127,7 @@ def compute_moments(
 class SearchSettings(NamedTuple):
     """Settings of the search for the best set."""
 
-    n_intercepts: int  # 1 with an intercept, else 0
+    n_intercepts: int  # 1 with an intercept, otherwise 0
     max_iter: int
     tol: float  # increase of the log posterior per sample below which a search stops
     noise_floor: float  # minimum of sigma2, the same in every iteration
@@ -151,7 +151,7 @@ def score_sets(
     rows, p = count_informative_rows(op, response), op.shape[1]
     sizes = max_linear_sizes(rows, p, bool(n_intercepts))
     rules = rules_for(p, sizes, max_iter=settings.max_iter, tol=settings.tol * response.n)
-    # n is reduced by the intercept.
+    # The intercept reduces n.
     n, yy = response.n - n_intercepts, np.array([response.yy])
     found = search_all(LinearProblem(candidates(op, response.y[:, None], yy, n, 0)), rules)
     sets = ((state.v, state.log_ratio), (found.indices[found.fit.v], found.fit.log_ratio))
@@ -166,7 +166,7 @@ def score_sets(
 def make_step(
     reweight: Reweight, counts: np.ndarray, settings: SearchSettings
 ) -> Callable[[StudentState], StudentState]:
-    """Return the iteration: a search, then new weights and nu."""
+    """Build the iteration: a search, followed by an update of weights and nu."""
 
     def step(state: StudentState) -> StudentState:
         weighted = reweight(state.u)
@@ -185,7 +185,7 @@ def make_step(
 def null_scores(values: np.ndarray, counts: np.ndarray, n_intercepts: int) -> np.ndarray:
     """Compute residuals times row weights of the model without variables.
 
-    The weights make the scores of outliers small. They do not depend on X, so the scores are
+    The weights, which make the scores of outliers small, do not depend on X, so that scores are
     exchangeable if the responses are.
     """
     n, nu = float(counts.sum()), MAX_DEGREES
@@ -207,7 +207,7 @@ def null_scores(values: np.ndarray, counts: np.ndarray, n_intercepts: int) -> np
 def estimate_row_weights(
     reweight: Reweight, counts: np.ndarray, settings: SearchSettings
 ) -> Run[StudentState]:
-    """Iterate from equal weights of all rows, which count ``counts`` times."""
+    """Estimate row weights iteratively, starting from equal weights."""
     empty = np.array([], dtype=int)
     start = StudentState(np.ones(counts.size), MAX_DEGREES, empty, 0.0, 1.0, -math.inf)
     first = reweight(start.u)

@@ -2,10 +2,9 @@
 
 The response may be the difference of two nearly equal variables. Each is weakly correlated with the
 response, and a search that adds one variable at a time misses both. Such variables are strongly
-correlated with each other: for a correlation c, the better one alone explains at least (1 - |c|) /
-2 of the variance that both explain together. Only strongly correlated pairs need to be examined.
-With E, s and H as in `linear.Additions`, and s_ij = x_i'x_j - H_i'X_v'x_j, the pair (i, j) reduces
-R_k by
+correlated. If their correlation is c, the better one alone explains at least (1 - |c|) / 2 of the
+variance that the pair explains. Only strongly correlated pairs are therefore examined. With E, s
+and H as in `linear.Additions`, and s_ij = x_i'x_j - H_i'X_v'x_j, the pair (i, j) reduces R_k by
 
     (E_ik^2 s_j + E_jk^2 s_i - 2 E_ik E_jk s_ij) / D ,      D = s_i s_j - s_ij^2 ,
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 MIN_PAIR_CORRELATION = 0.7  # minimum absolute correlation of a pair
 PAIR_SHRINKAGE = 0.01  # lambda of a model of one pair, relative to the mean of x_j'x_j
-MIN_REMAINING = 1e-12  # minimum of the remaining proportion of R
+MIN_REMAINING = 1e-12  # minimum residual proportion of R
 
 
 class Pairs(NamedTuple):
@@ -45,7 +44,7 @@ def correlated_pairs(G: np.ndarray, d: np.ndarray) -> Pairs:
 
 
 def pair_gains(model: LinearModel, fit: LinearFit, pairs: Pairs, log_ratio: float) -> np.ndarray:
-    """Compute the (K,) increases of the log evidence of ``fit`` by each pair.
+    """Compute the increase of the log evidence of ``fit`` by each pair, (K,).
 
     Lambda is exp(``log_ratio``). Pairs that overlap with the model have a gain of -inf.
     """
@@ -56,7 +55,7 @@ def pair_gains(model: LinearModel, fit: LinearFit, pairs: Pairs, log_ratio: floa
     s = np.maximum(lam + model.d - np.einsum("ij,ij->i", H, cross), lam)
     E = model.B - cross.dot(fit.M)
     s_ij = model.G[i, j] - np.einsum("kq,kq->k", H[i], cross[j])
-    # s includes lambda, so the determinant is at least lambda (s_i + s_j - lambda).
+    # s includes lambda, so that the determinant is at least lambda (s_i + s_j - lambda).
     D = np.maximum(s[i] * s[j] - s_ij**2, lam * np.maximum(s[i], s[j]))
     explained = E[i] ** 2 * s[j, None] + E[j] ** 2 * s[i, None] - 2.0 * E[i] * E[j] * s_ij[:, None]
     remaining = np.maximum(1.0 - explained / (D[:, None] * fit.R), MIN_REMAINING)

@@ -14,7 +14,7 @@ MAX_SCALE_RATIO = 1e6  # maximum ratio of column norms if the columns are not sc
 
 
 def check_columns(op: Operator, columns: Columns, scaled: bool) -> None:
-    """Raise an error if columns do not vary, or differ too much in size."""
+    """Raise an error if columns do not vary, or differ too much in scale."""
     if op.shape[1] == 0:
         raise InputError(
             f"X must have at least one column that varies, but all {columns.varying.size} columns "
@@ -32,7 +32,7 @@ def check_columns(op: Operator, columns: Columns, scaled: bool) -> None:
 
 
 def group_codes(groups: object, n: int, weights: np.ndarray | None) -> np.ndarray | None:
-    """Validate the groups of n rows; return codes of rows with weight."""
+    """Validate groups of n rows; return codes of rows with positive weight."""
     rows = row_groups(groups, n)
     if rows is None:
         return None

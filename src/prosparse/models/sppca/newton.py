@@ -3,7 +3,7 @@
 The steps of EM are proportional to the noise variance, so that EM converges slowly if the noise is
 small, as for columns of very different variances. The log-likelihood itself is smooth. With C = W'W
 + sigma2 I, S = X'X, K = C^-1, Q = K S K, G = n K - Q and R = 2 Q - n K, a change U of W and v of
-sigma2 changes C by D = U'W + W'U + v I. To second order, it changes the log-likelihood by
+sigma2 changes C by D = U'W + W'U + v I. To second order, the log-likelihood changes by
 
     - tr(G D) / 2  -  tr(R D K D) / 4  -  tr(G U'U) / 2 .
 
@@ -306,9 +306,9 @@ def improve(
     """Find a point with a larger objective, and the damping of the next step.
 
     The point is ``point`` itself if the predicted increase is below ``tol`` or rounding, or if the
-    optimality conditions hold to ``gap`` times the penalty. It is None if no step increases the
-    objective although the predicted increase exceeds ``tol``. Loadings outside ``allowed`` do not
-    change.
+    optimality conditions hold to ``gap`` times the penalty. The point is None if no step increases
+    the objective although the predicted increase exceeds ``tol``. Loadings outside ``allowed`` do
+    not change.
     """
     gradients = gradient(sums, point)
     hessian, matrix = Curvature(sums, point), CurvatureMatrix(sums, point)

@@ -6,8 +6,8 @@ of w_c'P w_c is at most the sum of the d largest eigenvalues of P,
 
     sum_c w_c'C w_c <= lambda_1(P) + ... + lambda_d(P) + sum_c sum_{i in S_c} sum_{j in S_c} T_ij,
 
-for any (M, alpha, N). A variable belongs to at most one component. Its row sum contains the entries
-of T within that component, and K_1 + ... + K_d row sums are added.
+for any (M, alpha, N). A variable belongs to at most one component. The row sum of the variable
+contains the entries of T within this component, and K_1 + ... + K_d row sums are added.
 
 The search is that of `branching` with labels: a variable is assigned to a component, excluded, or
 free. Empty components of equal size are equivalent, and only the first is tried.
