@@ -102,3 +102,9 @@ def test_scores_of_weighted_rows_are_reproduced():
     scores = model.transform(X)
     assert np.abs(np.corrcoef(scores.T, Z.T)[:2, 2:]).max(axis=0).min() > 0.9
     assert np.var(X - model.inverse_transform(scores)) < np.var(X - X.mean(axis=0))
+
+
+def test_sparse_rows_have_equal_scales():
+    X = sparse.random_array((600, 1200), density=0.01, rng=np.random.default_rng(0))
+    op, _ = standardise(X.toarray()[:, X.toarray().any(axis=0)], scale=True)
+    assert estimate_row_weights(op) is None

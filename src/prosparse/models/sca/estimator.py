@@ -146,7 +146,7 @@ class SCA(HasDensity, SparseProjection):
         multivariate t distribution is higher than that of rows of equal scale, as for samples of
         unequal quality or with outlying rows. That comparison requires at least 30 complete rows,
         Gaussian views, a single group of samples and a prior other than "hyperbolic"; the scales
-        are equal otherwise.
+        are equal otherwise, and in sparse data.
     views : list of column groups or None, default=None
         Columns of each view, as names, slices, masks or positions. None means a single view, or
         one view per data matrix if ``fit`` receives a list.

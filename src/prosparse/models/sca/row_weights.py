@@ -46,6 +46,9 @@ MIN_GAIN = 10.0
 # Maximum degrees of freedom per row. With n rows, the errors of the preliminary model alone lead to
 # distances as with about n / 2 degrees of freedom.
 MAX_DF_PER_ROW = 0.25
+# Maximum proportion of entries at the median of their column. In sparse data, the distance of a row
+# measures its number of nonzero entries, not its scale.
+MAX_TIED = 0.5
 # Change of the weights or of the noise variances at convergence.
 TOL = 0.01
 # Maximum leverage of a row in the correction of residuals.
@@ -92,13 +95,15 @@ class Distances(NamedTuple):
 
 
 def estimate_row_weights(op: Operator) -> RowWeights | None:
-    """Estimate the row weights of centred data; None for equal scales."""
+    """Estimate the row weights of centred data; None for equal scales and sparse data."""
     n, p = op.shape
     count = min(p, max(MIN_COLUMNS, min(MAX_COLUMNS, MAX_ENTRIES // n)))
     if n < MIN_ROWS or n * count > MAX_ENTRIES:
         return None
     op = op.take_columns(np.unique(np.linspace(0, p - 1, count).astype(int)))
     X = to_numpy(op.dense()).astype(float)
+    if np.mean(np.median(X, axis=0) == X) > MAX_TIED:
+        return None
     start = 1.0 / estimate_row_scale(op, intercept(n)) ** 2
     weights, df, value = _fit(X, start * n / start.sum(), DEGREES_OF_FREEDOM)
     if df > MAX_DF_PER_ROW * n:
