@@ -733,7 +733,7 @@ def test_errors_of_views(mdata):
 def test_other_data_and_no_data():
     with pytest.raises(InputError, match="`adata` must be an AnnData or a MuData, got ndarray"):
         psa.tl.gsppca(table(), D)
-    with pytest.raises(InputError, match=r"no X\. Set `layer`"):
+    with pytest.raises(InputError, match=r"no `\.X`\. Set `layer`"):
         psa.tl.gsppca(anndata.AnnData(shape=(5, 3)))
 
 

@@ -268,7 +268,7 @@ def _locate_views(
     }
     for view, columns in located.items():
         if not columns:
-            raise InputError(f"the table {view!r} has no columns with enough values")
+            raise InputError(f"No column of the table {view!r} has enough observed values.")
     return located
 
 

@@ -1,4 +1,4 @@
-"""Construction of estimators from the options of the command."""
+"""Construction of estimators from command-line options."""
 
 from __future__ import annotations
 

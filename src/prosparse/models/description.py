@@ -36,7 +36,7 @@ class PathAttributes(NamedTuple):
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """Names of the attributes that exist if a fit compared models."""
+        """Names of the attributes that a fit sets when it compares models."""
         names = (self.x, self.y, self.selected)
         return names if self.posterior is None else (*names, self.posterior)
 

@@ -1,4 +1,4 @@
-"""Selection of variables with shared variance, with control of the FDR.
+"""Selection of variables with shared variance at a false discovery rate.
 
 A variable has shared variance if the principal components of the *other* variables explain more of
 its variance than expected under the null hypothesis (`leave_one_out_pvalues`). Because noise

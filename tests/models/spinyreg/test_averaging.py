@@ -18,7 +18,8 @@ from prosparse.models.spinyreg import screening
 from prosparse.models.spinyreg import slab_scales as ss
 from prosparse.models.spinyreg.linear_states import JumpTargets, LinearVisit
 from prosparse.models.spinyreg.screening import max_linear_sizes
-from prosparse.models.spinyreg.stepwise import log_size_prior, rules_for, search
+from prosparse.models.spinyreg.size_prior import log_size_prior
+from prosparse.models.spinyreg.stepwise import rules_for, search
 
 
 def searched(data, n, p):

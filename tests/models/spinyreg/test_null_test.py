@@ -18,7 +18,7 @@ from prosparse import (
 from prosparse.data import standardise
 from prosparse.models.spinyreg import null_test
 from prosparse.models.spinyreg.null_test import NullData, NullTest, Statistic, run_null_test
-from prosparse.models.spinyreg.stepwise import log_size_prior
+from prosparse.models.spinyreg.size_prior import log_size_prior
 
 
 def make_data(X, y, weights=None, groups=None, with_gram=True):

@@ -48,7 +48,7 @@ class Setup(NamedTuple):
         return QUESTIONS[self.settings.question]
 
     def arguments(self, names: Sequence[str]) -> list[str]:
-        """Build the arguments of the command of the selected question.
+        """Build the command-line arguments for the selected question.
 
         ``names`` contains the file names of the tables.
         """
@@ -204,7 +204,7 @@ class Workspace:
         return analysis
 
     def remove_table(self, table: TableFile) -> None:
-        """Remove a table and its setups and analyses; retain files of the user."""
+        """Remove a table with its setups and analyses, but not the user's files."""
         with self._lock:
             self.tables.pop(table.number, None)
             analyses = [a for a in self.analyses.values() if a.table.number == table.number]

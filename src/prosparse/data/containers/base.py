@@ -21,7 +21,7 @@ Table = TableLike  # a validated data matrix
 
 
 class NonFinite(NamedTuple):
-    """Positions and numbers of the entries that are NaN or infinite."""
+    """Numbers of NaN and infinite entries, and position of the first."""
 
     what: str  # "NaN", "infinity" or "NaN and infinity"
     total: int  # number of entries

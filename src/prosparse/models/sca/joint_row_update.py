@@ -18,7 +18,7 @@ from ...data import Array
 
 
 class RowPosteriors(NamedTuple):
-    """Posterior of rows of the loadings, each on k of the factors."""
+    """Posterior of rows of the loading matrix, each restricted to k factors."""
 
     L: np.ndarray  # (r, k) means
     V: np.ndarray  # (r, k, k) with covariances V V'

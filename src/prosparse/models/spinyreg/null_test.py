@@ -57,7 +57,7 @@ from ...data import Operator
 from ...data.arrays import from_numpy, to_numpy
 from ...data.row_adjustment import intercept
 from ...structure.row_scale import equalise_columns, estimate_row_scale
-from .stepwise import log_size_prior
+from .size_prior import log_size_prior
 from .suppressors import correlated_pairs
 
 NULL_LEVEL = 0.03  # level of the test of T
@@ -108,7 +108,7 @@ class NullTest(NamedTuple):
     rests_on_few_rows: bool = False  # whether T is not clearly larger than with random signs
 
     def weight(self, certainty: float) -> float:
-        """Compute the factor of the posterior probability of all non-empty sets.
+        """Compute the factor that multiplies the probabilities of non-empty sets.
 
         ``certainty`` is the largest inclusion probability. Let B be the Bayes factor of the
         response and c >= 1 the inflation. Under the model, a signal has probability B / (1 + B). If

@@ -1,4 +1,4 @@
-"""Linear regression with Student's t noise by row weights.
+"""Linear regression with Student's t noise, fitted by reweighting the rows.
 
 [LLT89]  K. L. Lange, R. J. A. Little, J. M. G. Taylor. Robust statistical modeling using the t
          distribution. Journal of the American Statistical Association 84, 1989.

@@ -115,7 +115,7 @@ def from_row_norms(problem: Problem) -> Multipliers:
 
 
 def from_leading_vector(problem: Problem) -> Multipliers:
-    """Initialise with M = (lambda_1 - lambda_2) uu', u leading eigenvector.
+    """Initialise M = (lambda_1 - lambda_2) uu' with the leading eigenvector u.
 
     The bound is lambda_2 + (lambda_1 - lambda_2) times the sum of the K largest squares of u.
     """
